@@ -1,0 +1,397 @@
+"""Every error this library raises, in one tree.
+
+    PerdureError(Exception)
+    ├── InvalidGraph (ValueError)                 the drawing is wrong; raised before anything runs
+    │   └── UnknownNode                           an edge, goto, Send or breakpoint names no node
+    ├── InvalidConfig (ValueError)                the config of a call is wrong
+    │   └── MissingThreadId (KeyError)
+    ├── InvalidUpdateError (ValueError)           a value that may not be written
+    │   ├── UnknownKey                            it names a key the state does not have
+    │   └── InvalidState                          the value after its reducer does not fit the schema
+    ├── EmptyInputError (ValueError)
+    │   └── UnknownThread (LookupError)           resuming a thread that was never started
+    ├── UnknownCheckpoint (LookupError)
+    ├── UnknownInterruptError (LookupError)       an answer that answers nothing
+    ├── AmbiguousAnswer                           a bare answer while several questions are open
+    ├── AmbiguousPause                            two pauses that cannot be told apart
+    ├── InvalidAnswer (ValueError)                an answer that its question's schema refuses
+    ├── MissingNode (LookupError)                 a stored task names a node the graph no longer has
+    ├── GraphRecursionError (RecursionError)
+    ├── GraphDrained                              the run stopped because it was asked to
+    ├── NodeTimeoutError (TimeoutError), StepTimeoutError (TimeoutError)
+    ├── NodeCancelledError                        a node raised CancelledError by itself
+    ├── StoppedIteration (RuntimeError)           a node let StopIteration escape
+    ├── EmptyChannelError (LookupError)
+    ├── SaveFailed (RuntimeError)                 a checkpoint could not be stored
+    ├── ThreadBusy (RuntimeError)                 another run holds the thread
+    │   └── SelfBusy                              that other run is the one you are in
+    ├── LeaseLost (RuntimeError)                  another run took this thread over
+    ├── ThreadDeleted (LookupError)
+    ├── SaverClosed (RuntimeError)
+    ├── NotStorable (TypeError)                   a value that could not be loaded back as it is
+    ├── StateTypeError (TypeError)                a stored type that is unknown or no longer fits
+    ├── CorruptRecord (ValueError)                stored bytes that are not what was written
+    │   └── UnknownFormat                         written by a newer version
+    ├── MissingExtra (ImportError)                an optional dependency is not installed
+    ├── TaskNotFound (LookupError)
+    └── SuspendedInBlockingCode (RuntimeError)    a bug in a blocking port
+
+    GraphBubbleUp(BaseException)                  control flow, never an error: `except Exception` lets it pass
+    ├── GraphInterrupt                            a node asked a question
+    └── ParentCommand                             a node of a subgraph commands its parent
+
+Each error has a stable `code`, says where it happened (`thread`, `checkpoint`, `node`, `key`, as far as known) and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from perdure.types import Command, Interrupt
+
+
+class ErrorCode(Enum):
+    """Codes that other systems of this field give to the same mistakes."""
+
+    GRAPH_RECURSION_LIMIT = "GRAPH_RECURSION_LIMIT"
+    INVALID_CONCURRENT_GRAPH_UPDATE = "INVALID_CONCURRENT_GRAPH_UPDATE"
+    INVALID_GRAPH_NODE_RETURN_VALUE = "INVALID_GRAPH_NODE_RETURN_VALUE"
+    MULTIPLE_SUBGRAPHS = "MULTIPLE_SUBGRAPHS"
+    INVALID_CHAT_HISTORY = "INVALID_CHAT_HISTORY"
+
+
+class PerdureError(Exception):
+    """Base of all errors of this library.
+
+    Args:
+        message: what happened, where, and what to do about it.
+        thread: the thread concerned.
+        checkpoint: the id of the checkpoint concerned.
+        node: the node concerned.
+        key: the state key, item key or path concerned.
+        code: overrides the class's code where one class covers several known cases.
+    """
+
+    code: str = "PERDURE"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        thread: str | None = None,
+        checkpoint: str | None = None,
+        node: str | None = None,
+        key: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.thread = thread
+        self.checkpoint = checkpoint
+        self.node = node
+        self.key = key
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        # KeyError and ImportError, which some classes also inherit, print themselves oddly.
+        return self.message
+
+    def __reduce__(self) -> Any:
+        # Keyword arguments are not in `args`, so the default would lose them when an error crosses a process.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[PerdureError], args: tuple[Any, ...], state: dict[str, Any]) -> PerdureError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidGraph(PerdureError, ValueError):
+    """The graph as drawn cannot run."""
+
+    code = "INVALID_GRAPH"
+
+
+class UnknownNode(InvalidGraph):
+    """An edge, a goto, a Send or a breakpoint names a node that does not exist."""
+
+    code = "UNKNOWN_NODE"
+
+
+class InvalidConfig(PerdureError, ValueError):
+    """The config given with a call is wrong."""
+
+    code = "INVALID_CONFIG"
+
+
+class MissingThreadId(InvalidConfig, KeyError):
+    """A graph with a saver was called without saying which thread."""
+
+    code = "MISSING_THREAD_ID"
+
+
+class InvalidUpdateError(PerdureError, ValueError):
+    """A value was written that the state cannot take."""
+
+    code = "INVALID_UPDATE"
+
+
+class UnknownKey(InvalidUpdateError):
+    """An input, a node's return, a Command or an edit names a key the state does not have."""
+
+    code = "UNKNOWN_KEY"
+
+
+class InvalidState(InvalidUpdateError):
+    """The value of a key, after its reducer, does not fit the state's schema."""
+
+    code = "INVALID_STATE"
+
+
+class EmptyInputError(PerdureError, ValueError):
+    """There is nothing to run: no input, and nothing to go on with."""
+
+    code = "EMPTY_INPUT"
+
+
+class UnknownThread(EmptyInputError, LookupError):
+    """A thread that was never started, or was deleted, cannot be resumed."""
+
+    code = "UNKNOWN_THREAD"
+
+
+class UnknownCheckpoint(PerdureError, LookupError):
+    """The thread has no checkpoint of that id."""
+
+    code = "UNKNOWN_CHECKPOINT"
+
+
+class UnknownInterruptError(PerdureError, LookupError):
+    """An answer was given to a question that is not open."""
+
+    code = "UNKNOWN_INTERRUPT"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: Literal["not_pending", "empty_map", "ambiguous"] = "not_pending",
+        interrupt_ids: Sequence[str] = (),
+        pending_ids: Sequence[str] = (),
+        thread: str | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
+        super().__init__(message, thread=thread, checkpoint=checkpoint)
+        self.reason = reason
+        self.interrupt_ids = tuple(interrupt_ids)
+        self.pending_ids = tuple(pending_ids)
+
+
+class AmbiguousAnswer(UnknownInterruptError, RuntimeError):
+    """A bare answer was given while several questions are open."""
+
+    code = "AMBIGUOUS_ANSWER"
+
+
+class AmbiguousPause(PerdureError, RuntimeError):
+    """Two concurrent pauses of one node cannot be told apart."""
+
+    code = "AMBIGUOUS_PAUSE"
+
+
+class InvalidAnswer(PerdureError, ValueError):
+    """An answer does not fit the schema its question carries."""
+
+    code = "INVALID_ANSWER"
+
+
+class MissingNode(PerdureError, LookupError):
+    """A stored task belongs to a node that this graph does not have."""
+
+    code = "MISSING_NODE"
+
+
+class GraphRecursionError(PerdureError, RecursionError):
+    """The run took more super-steps than its recursion limit allows."""
+
+    code = "GRAPH_RECURSION_LIMIT"
+
+
+class GraphDrained(PerdureError):
+    """The run stopped after a super-step because it was asked to; it can be resumed."""
+
+    code = "GRAPH_DRAINED"
+
+    def __init__(self, reason: str = "shutdown", **where: Any) -> None:
+        super().__init__(f"the run was drained: {reason}; resume it with invoke(None, config)", **where)
+        self.reason = reason
+
+
+class NodeTimeoutError(PerdureError, TimeoutError):
+    """A node took longer than its timeout allows."""
+
+    code = "NODE_TIMEOUT"
+
+    def __init__(
+        self,
+        node: str,
+        elapsed: float,
+        *,
+        kind: Literal["idle", "run"],
+        idle_timeout: float | None = None,
+        run_timeout: float | None = None,
+    ) -> None:
+        limit = idle_timeout if kind == "idle" else run_timeout
+        super().__init__(f"node {node!r} was stopped after {elapsed:.3f} s: its {kind} timeout is {limit} s", node=node)
+        self.elapsed = elapsed
+        self.kind = kind
+        self.idle_timeout = idle_timeout
+        self.run_timeout = run_timeout
+
+
+class StepTimeoutError(PerdureError, TimeoutError):
+    """A super-step took longer than the graph's step timeout."""
+
+    code = "STEP_TIMEOUT"
+
+
+class NodeCancelledError(PerdureError):
+    """A node raised CancelledError by itself, while nobody had cancelled the run."""
+
+    code = "NODE_CANCELLED"
+
+
+class StoppedIteration(PerdureError, RuntimeError):
+    """A node let StopIteration or StopAsyncIteration escape, which would end the runtime's own loops silently."""
+
+    code = "STOPPED_ITERATION"
+
+
+class EmptyChannelError(PerdureError, LookupError):
+    """A channel was read that holds no value."""
+
+    code = "EMPTY_CHANNEL"
+
+
+class SaveFailed(PerdureError, RuntimeError):
+    """A checkpoint could not be stored; `__cause__` is the database's error."""
+
+    code = "SAVE_FAILED"
+
+
+class ThreadBusy(PerdureError, RuntimeError):
+    """Another run holds the thread.
+
+    `holder` says which: run id, host, process and since when, as far as the record tells.
+    """
+
+    code = "THREAD_BUSY"
+
+    def __init__(self, message: str, *, holder: dict[str, Any] | None = None, **where: Any) -> None:
+        super().__init__(message, **where)
+        self.holder = holder or {}
+
+
+class SelfBusy(ThreadBusy):
+    """A run tried to start, edit or delete its own thread from inside itself."""
+
+    code = "SELF_BUSY"
+
+
+class LeaseLost(PerdureError, RuntimeError):
+    """Another run took this thread over; nothing of the refused write is stored."""
+
+    code = "LEASE_LOST"
+
+
+class ThreadDeleted(PerdureError, LookupError):
+    """The thread was deleted; late writes to it are refused."""
+
+    code = "THREAD_DELETED"
+
+
+class SaverClosed(PerdureError, RuntimeError):
+    """The saver was closed."""
+
+    code = "SAVER_CLOSED"
+
+
+class NotStorable(PerdureError, TypeError):
+    """A value would not be loaded back as it is, so saving it is refused; `key` is its path."""
+
+    code = "NOT_STORABLE"
+
+
+class StateTypeError(PerdureError, TypeError):
+    """Stored data names a type that is not registered, is gone, or no longer fits."""
+
+    code = "STATE_TYPE"
+
+
+class CorruptRecord(PerdureError, ValueError):
+    """Stored bytes are not what this library wrote."""
+
+    code = "CORRUPT_RECORD"
+
+
+class UnknownFormat(CorruptRecord):
+    """Stored bytes or a database were written by a newer version of this library."""
+
+    code = "UNKNOWN_FORMAT"
+
+
+class MissingExtra(PerdureError, ImportError):
+    """A feature needs a package that is not installed; the message has the pip line."""
+
+    code = "MISSING_EXTRA"
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs a package that is not installed: pip install 'perdure[{extra}]'")
+        self.extra = extra
+
+
+class TaskNotFound(PerdureError, LookupError):
+    """No such task."""
+
+    code = "TASK_NOT_FOUND"
+
+
+class SuspendedInBlockingCode(PerdureError, RuntimeError):
+    """A port that must block tried to suspend. This is a bug in the port, never in user code."""
+
+    code = "SUSPENDED_IN_BLOCKING_CODE"
+
+
+class GraphBubbleUp(BaseException):
+    """Base of the signals that pass through a node on their way to the runtime.
+
+    They are no errors: `except Exception` does not catch them, and a node that catches BaseException must raise them again.
+    """
+
+    code: ClassVar[str] = "GRAPH_BUBBLE_UP"
+
+
+class GraphInterrupt(GraphBubbleUp):
+    """A node asked a question with `interrupt`; the run pauses until it is answered."""
+
+    code: ClassVar[str] = "GRAPH_INTERRUPT"
+
+    def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
+        super().__init__(tuple(interrupts))
+        self.interrupts = tuple(interrupts)
+
+
+class ParentCommand(GraphBubbleUp):
+    """A node of a subgraph returned a command for the graph around it."""
+
+    code: ClassVar[str] = "PARENT_COMMAND"
+
+    def __init__(self, command: Command[Any]) -> None:
+        super().__init__(command)
+        self.command = command

@@ -1,0 +1,56 @@
+"""Which task is running here: the one context variable through which user code reaches its run.
+
+The engine sets it inside the context that a node runs in; `interrupt`, `get_config`, `get_runtime` and the like read it. This
+module knows the shape of a task, not the engine, so that everything above may use it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.types import RunnableConfig
+
+
+class TaskScope(Protocol):
+    """What user code may ask of the task it runs in."""
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config of this task: the run's, with the task's own metadata."""
+        ...
+
+    @property
+    def runtime(self) -> Any:
+        """The `perdure.runtime.Runtime` of this task."""
+        ...
+
+    @property
+    def writer(self) -> Callable[[Any], None]:
+        """Sends a value to the `custom` stream."""
+        ...
+
+    def ask(self, value: Any, *, response_schema: Any = None) -> Any:
+        """The answer to a question, or a pause that asks it."""
+        ...
+
+
+CURRENT: ContextVar[TaskScope] = ContextVar("perdure_task")
+
+
+def current_task() -> TaskScope:
+    """The task this code runs in.
+
+    Raises:
+        RuntimeError: outside of a node, task or conditional edge.
+    """
+    try:
+        return CURRENT.get()
+    except LookupError:
+        raise RuntimeError(
+            "Called outside of a running graph: interrupt(), get_config(), get_runtime(), get_store() and get_stream_writer() "
+            "work inside a node, a task or a conditional edge, and in what those call in the same context"
+        ) from None

@@ -1,0 +1,314 @@
+"""The public values that graphs, nodes and callers exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, Union
+
+from perdure.constants import OVERWRITE
+from perdure.scope import current_task
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
+
+    Checkpointer = Union[None, bool, BaseCheckpointSaver]
+
+All = Literal["*"]
+Durability = Literal["sync", "async", "exit"]
+StreamMode = Literal["values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"]
+OnBusy = Literal["reject", "wait"]
+StreamWriter = Callable[[Any], None]
+
+N = TypeVar("N", bound=Hashable)
+OutputT = TypeVar("OutputT")
+
+
+class RunnableConfig(TypedDict, total=False):
+    """The config of a call. `configurable` says which thread (and checkpoint); the rest is carried to nodes and tracers."""
+
+    tags: list[str]
+    metadata: dict[str, Any]
+    callbacks: Any
+    run_name: str
+    run_id: Any
+    max_concurrency: int | None
+    recursion_limit: int
+    configurable: dict[str, Any]
+
+
+def seconds_of(value: float | timedelta | None) -> float | None:
+    """Seconds of a number or a timedelta; None stays None.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not seconds > 0:
+        raise ValueError(f"a timeout must be positive, got {value!r}")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutPolicy:
+    """How long a node may take.
+
+    `run_timeout` bounds one attempt, `idle_timeout` the time without a sign of life, both in seconds (or a timedelta).
+    Signs of life are writes, stream output and calls of tasks (`refresh_on="auto"`), or only `runtime.heartbeat()`.
+    """
+
+    run_timeout: float | timedelta | None = None
+    idle_timeout: float | timedelta | None = None
+    refresh_on: Literal["auto", "heartbeat"] = "auto"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_timeout", seconds_of(self.run_timeout))
+        object.__setattr__(self, "idle_timeout", seconds_of(self.idle_timeout))
+        if self.refresh_on not in ("auto", "heartbeat"):
+            raise ValueError(f"refresh_on must be 'auto' or 'heartbeat', got {self.refresh_on!r}")
+
+    @classmethod
+    def coerce(cls, value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
+        """A policy from a policy, or from a number or timedelta that is its `run_timeout`."""
+        if value is None or isinstance(value, TimeoutPolicy):
+            return value
+        return cls(run_timeout=value)
+
+
+def default_retry_on(error: Exception) -> bool:
+    """Whether an error looks passing: a lost connection and what is unknown, but not a mistake in the code.
+
+    Of HTTP errors (httpx, requests), those with status 5xx.
+    """
+    if isinstance(error, ConnectionError):
+        return True
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    if isinstance(status, int) and type(error).__name__ in ("HTTPStatusError", "HTTPError"):
+        return 500 <= status < 600
+    if isinstance(error, TimeoutError) and getattr(error, "code", None) == "NODE_TIMEOUT":
+        return True
+    return not isinstance(
+        error,
+        (
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            ImportError,
+            LookupError,
+            NameError,
+            SyntaxError,
+            RuntimeError,
+            ReferenceError,
+            StopIteration,
+            StopAsyncIteration,
+            OSError,
+        ),
+    )
+
+
+class RetryPolicy(NamedTuple):
+    """When and how often a failed node is run again.
+
+    The k-th pause lasts `min(max_interval, initial_interval * backoff_factor ** (k - 1))` seconds, plus up to one second of
+    jitter. `max_attempts` counts the first one. `retry_on` is an exception class, several, or a function of the error.
+    """
+
+    initial_interval: float = 0.5
+    backoff_factor: float = 2.0
+    max_interval: float = 128.0
+    max_attempts: int = 3
+    jitter: bool = True
+    retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] = default_retry_on
+
+
+def default_cache_key(*args: Any, **kwargs: Any) -> bytes:
+    """A cache key of a call: the pickle of its arguments, with sets and dicts in a fixed order."""
+    import pickle
+
+    return pickle.dumps((_ordered(args), _ordered(kwargs)), protocol=5)
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return (type(value).__name__, sorted(((_ordered(k), _ordered(v)) for k, v in value.items()), key=repr))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, [_ordered(v) for v in value])
+    if isinstance(value, (set, frozenset)):
+        return (type(value).__name__, sorted((_ordered(v) for v in value), key=repr))
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePolicy:
+    """Keep a node's result for inputs that have the same key.
+
+    `key_func` gives the key (text or bytes) of a call's arguments; `ttl` is the lifetime in seconds, None for ever.
+    """
+
+    key_func: Callable[..., str | bytes] = default_cache_key
+    ttl: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """A question that a node asked; the run pauses until `Command(resume=…)` answers it by `id`."""
+
+    value: Any
+    id: str = "placeholder-id"
+    response_schema: Any = field(default=None, kw_only=True)
+
+
+class Send:
+    """One more run of `node` in the next super-step, with `arg` as its input instead of the state."""
+
+    __slots__ = ("arg", "node", "timeout")
+
+    def __init__(self, node: str, arg: Any, *, timeout: float | timedelta | TimeoutPolicy | None = None) -> None:
+        self.node = node
+        self.arg = arg
+        self.timeout = TimeoutPolicy.coerce(timeout)
+
+    def __repr__(self) -> str:
+        extra = f", timeout={self.timeout!r}" if self.timeout is not None else ""
+        return f"Send(node={self.node!r}, arg={self.arg!r}{extra})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Send):
+            return NotImplemented
+        return (self.node, self.arg, self.timeout) == (other.node, other.arg, other.timeout)
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.arg, self.timeout))
+
+
+class NoAnswer:
+    """The type of `NO_ANSWER`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_ANSWER"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "NO_ANSWER"
+
+
+NO_ANSWER: Final = NoAnswer()
+"""What `Command.resume` holds when it was not given: None, False, 0, "" and {} are answers like any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Command(Generic[N]):
+    """What a node returns to write state and choose the way, or a caller passes to answer a pause.
+
+    Attributes:
+        graph: None for the graph the node is in, `Command.PARENT` for the one around it.
+        update: state to write: a dict, pairs, an object of the state's class, or the whole value of a state without keys.
+        resume: an answer (None is one), or a dict of answers by pause id.
+        goto: node names and `Send`s to run next.
+    """
+
+    graph: str | None = None
+    update: Any | None = None
+    resume: dict[str, Any] | Any = NO_ANSWER
+    goto: Send | Sequence[Send | N] | N = ()
+
+    PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name in ("graph", "update") if (value := getattr(self, name))]
+        if self.resume is not NO_ANSWER:
+            given.append(f"resume={self.resume!r}")
+        if self.goto:
+            given.append(f"goto={self.goto!r}")
+        return f"Command({', '.join(given)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Replaces the value of a key instead of going through its reducer, and voids all other writes of its super-step."""
+
+    value: Any
+    type: Literal["__overwrite__"] = OVERWRITE
+
+
+class PregelTask(NamedTuple):
+    """A task of a super-step as a snapshot shows it."""
+
+    id: str
+    name: str
+    path: tuple[Any, ...]
+    error: Any = None
+    interrupts: tuple[Interrupt, ...] = ()
+    state: Any = None
+    result: Any = None
+
+
+class StateSnapshot(NamedTuple):
+    """A thread at one checkpoint."""
+
+    values: Any
+    next: tuple[str, ...]
+    config: RunnableConfig
+    metadata: CheckpointMetadata | None
+    created_at: str | None
+    parent_config: RunnableConfig | None
+    tasks: tuple[PregelTask, ...]
+    interrupts: tuple[Interrupt, ...] = ()
+
+
+class StateUpdate(NamedTuple):
+    """One edit for `bulk_update_state`."""
+
+    values: Any
+    as_node: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutput(Generic[OutputT]):
+    """What `invoke(version="v2")` returns: the value and the open pauses."""
+
+    value: OutputT
+    interrupts: tuple[Interrupt, ...] = ()
+
+
+def interrupt(value: Any, *, response_schema: Any = None) -> Any:
+    """Ask a person (or another system) and wait for the answer, however long it takes.
+
+    The first time, the run pauses here: its state is saved, and the caller gets the question. When `Command(resume=…)` answers
+    it, the node starts again from its top and this call returns the answer. Steps before it that must not run twice belong into
+    a `task`.
+
+    Args:
+        value: the question; anything storable.
+        response_schema: a type or JSON schema that the answer must fit.
+
+    Raises:
+        GraphInterrupt: the pause itself (a BaseException, so `except Exception` does not swallow it).
+        RuntimeError: called outside of a running graph.
+    """
+    return current_task().ask(value, response_schema=response_schema)
+
+
+def ensure_valid_checkpointer(checkpointer: Any) -> Any:
+    """The checkpointer, if it is None, a bool or a saver.
+
+    Raises:
+        TypeError: it is anything else.
+    """
+    from perdure.checkpoint.base import BaseCheckpointSaver
+
+    if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
+        return checkpointer
+    raise TypeError(
+        f"checkpointer must be a saver, True, False or None, got {type(checkpointer).__name__}. A saver derives from "
+        "perdure.checkpoint.base.BaseCheckpointSaver; `with SqliteSaver.from_conn_string(path) as saver:` also gives one"
+    )
