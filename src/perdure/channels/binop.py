@@ -1,0 +1,57 @@
+"""A slot that folds what is written into its value with a reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from perdure.channels.base import MISSING, Missing, Value
+from perdure.channels.overwrite import fold
+from perdure.channels.reducer import same_reducer, start_value
+from perdure.channels.single_value import SingleValue
+
+
+class BinaryOperatorAggregate(SingleValue[Value, Value]):
+    """Folds writes into one value, in the order of their tasks: `value = operator(value, write)`.
+
+    Starts at `typ()` where that works (abstract collections as list, set or dict); else empty, and the first write is the
+    value. An `Overwrite` replaces the value and voids all other writes of its super-step.
+
+    Args:
+        typ: the declared type.
+        operator: the reducer, `(value, write) -> value`. It should return a new value, as `operator.add` does. Nothing is
+            copied for it: changing `value` in place also changes what copies of this channel hold, and the write that an
+            Overwrite or a first write brought; changing `write` is always wrong, as it is kept as history.
+    """
+
+    __slots__ = ("operator",)
+
+    def __init__(self, typ: type[Value], operator: Callable[[Value, Value], Value]) -> None:
+        super().__init__(typ)
+        self.operator = operator
+        self.value = start_value(typ)
+
+    def twin(self, value: Value | Missing) -> Self:
+        """A channel with the same reducer that holds this value."""
+        twin = super().twin(value)
+        twin.operator = self.operator
+        return twin
+
+    def from_checkpoint(self, stored: Value | Missing) -> Self:
+        """A channel that holds what was stored, or starts at `typ()`."""
+        return self.twin(start_value(self.typ) if stored is MISSING else stored)
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Folds the values in, or takes the one Overwrite among them.
+
+        Raises:
+            InvalidUpdateError: two of them are an Overwrite (code INVALID_CONCURRENT_GRAPH_UPDATE).
+        """
+        if not values:
+            return False
+        self.value = fold(self.operator, self.value, values, self.key)
+        return True
+
+    def alike(self, other: Self) -> bool:
+        """Whether the reducers count as the same; a lambda counts as any."""
+        return same_reducer(self.operator, other.operator)
