@@ -1,0 +1,1 @@
+"""Values to bytes and back: what every saver and store writes. Start at `jsonplus.JsonPlusSerializer`."""
