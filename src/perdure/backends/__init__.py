@@ -1,0 +1,1 @@
+"""One folder per database: how rows get into it and out of it. Reached through `perdure.checkpoint.*` and `perdure.store.*`."""

@@ -1,0 +1,1 @@
+"""Threads kept in this process: for tests and trying things out."""

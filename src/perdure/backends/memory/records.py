@@ -1,0 +1,237 @@
+"""The record store that is a dictionary: every row as it is, nothing shared with the caller but immutable bytes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left
+from dataclasses import replace
+from hashlib import blake2b
+
+from perdure.checkpoint import identity, lease
+from perdure.checkpoint.reading import ancestors, folded, ids_of, origins_of, refs_of
+from perdure.checkpoint.records import (
+    ROOT_NS,
+    CheckpointRow,
+    ChildRow,
+    Commit,
+    LeaseRow,
+    Loaded,
+    Packed,
+    Status,
+    ThreadRow,
+    WriteRow,
+)
+from perdure.errors import SaverClosed
+from perdure.failpoints import failpoint
+
+
+class _Thread:
+    """All rows of one thread."""
+
+    __slots__ = ("by_id", "checkpoints", "children", "names", "numbers", "order", "row", "values", "writes")
+
+    def __init__(self, row: ThreadRow) -> None:
+        self.row = row
+        self.checkpoints: dict[int, CheckpointRow] = {}
+        self.order: dict[int, list[int]] = {}
+        self.by_id: dict[str, int] = {}
+        self.values: dict[int, Packed] = {}
+        self.writes: dict[int, dict[tuple[int, str, int], WriteRow]] = {}
+        self.children: dict[int, dict[tuple[int, str, int], ChildRow]] = {}
+        self.names: dict[int, str] = {ROOT_NS: ""}
+        self.numbers: dict[str, int] = {"": ROOT_NS}
+
+    def number_of_namespace(self, namespace: str | int) -> int | None:
+        return namespace if isinstance(namespace, int) else self.numbers.get(namespace)
+
+
+class MemoryRecords:
+    """See `perdure.checkpoint.records.RecordStore`.
+
+    Notes:
+        One lock guards all threads; it is held for dictionary work only, so callers of both colours may share this object.
+        Deleted ids leave a keyed hash, not the id.
+    """
+
+    def __init__(self) -> None:
+        self._threads: dict[str, _Thread] = {}
+        self._tombstones: dict[bytes, int] = {}
+        self._secret = os.urandom(16)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def _hash(self, thread: str) -> bytes:
+        return blake2b(thread.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=16).digest()
+
+    def _open(self) -> None:
+        if self._closed:
+            raise SaverClosed("this saver was closed")
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """See `RecordStore.load`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            if found is None:
+                deleted = self._tombstones.get(self._hash(thread), 0) if self._tombstones else 0
+                return Loaded(ThreadRow(thread, incarnation=deleted + 1), None)
+            ns = found.number_of_namespace(namespace)
+            n = self._wanted(found, ns, checkpoint, within)
+            row = None if n is None else found.checkpoints.get(n)
+            if row is None or row.ns != ns:
+                loaded = Loaded(_copy(found.row), None)
+                if ns is not None:
+                    loaded.namespaces[ns] = found.names[ns]
+                return loaded
+            return self._loaded(found, row)
+
+    def _wanted(self, found: _Thread, ns: int | None, checkpoint: str | int | None, within: int | None) -> int | None:
+        if isinstance(checkpoint, int):
+            return checkpoint
+        if checkpoint is not None:
+            return found.by_id.get(checkpoint)
+        if ns == ROOT_NS and within is None:
+            return found.row.head
+        order = found.order.get(-1 if ns is None else ns, [])
+        at = len(order) if within is None else bisect_left(order, within + 1)
+        return order[at - 1] if at else None
+
+    def _loaded(self, found: _Thread, row: CheckpointRow) -> Loaded:
+        chain = ancestors(found.checkpoints, row) if row.base != row.n else [row]
+        origins = origins_of(row)
+        writes = [w for origin in origins if origin in found.writes for w in found.writes[origin].values() if w.ns == row.ns]
+        children = [
+            c for origin in origins if origin in found.children for c in found.children[origin].values() if c.ns == row.ns
+        ]
+        refs = refs_of(folded(chain), writes)
+        names = {row.ns: found.names[row.ns], **{c.child_ns: found.names[c.child_ns] for c in children}}
+        return Loaded(
+            _copy(found.row),
+            row,
+            chain,
+            writes,
+            children,
+            {ref: found.values[ref] for ref in refs if ref in found.values},
+            {n: found.checkpoints[n].id for n in ids_of(row) if n in found.checkpoints},
+            names,
+        )
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """See `RecordStore.page`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            if found is None or limit <= 0:
+                return []
+            if namespace is None:
+                order = sorted(found.checkpoints)
+            else:
+                ns = found.number_of_namespace(namespace)
+                order = [] if ns is None else found.order.get(ns, [])
+            end = len(order) if before is None else bisect_left(order, before)
+            return [self._loaded(found, found.checkpoints[n]) for n in reversed(order[max(0, end - limit) : end])]
+
+    async def number_of(self, thread: str, checkpoint: str) -> int | None:
+        """See `RecordStore.number_of`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            return None if found is None else found.by_id.get(checkpoint)
+
+    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+        """See `RecordStore.threads`."""
+        with self._lock:
+            self._open()
+            names = sorted(name for name in self._threads if after is None or name > after)[:limit]
+            return [_copy(self._threads[name].row) for name in names]
+
+    async def commit(self, commit: Commit) -> None:
+        """See `RecordStore.commit`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(commit.thread)
+            self._check(commit, None if found is None else found.row)
+            failpoint("memory.commit.before")
+            if found is None:
+                row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
+                found = self._threads[commit.thread] = _Thread(row)
+            self._apply(found, commit)
+
+    def _check(self, commit: Commit, row: ThreadRow | None) -> None:
+        if row is not None and commit.lease in ("keep", "release"):
+            held = row.lease
+            if held.token == commit.token and held.epoch == commit.epoch and row.incarnation == commit.incarnation:
+                return
+        dead = row is not None and row.lease.token is not None and identity.is_dead(row.lease)
+        tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
+        lease.check(commit, row, now_ns=commit.now_ns, dead=dead, tombstone=tombstone)
+
+    def _apply(self, found: _Thread, commit: Commit) -> None:
+        row = found.row
+        for ns, name in commit.namespaces:
+            found.names[ns] = name
+            found.numbers[name] = ns
+        for checkpoint in commit.checkpoints:
+            found.checkpoints[checkpoint.n] = checkpoint
+            found.by_id[checkpoint.id] = checkpoint.n
+            order = found.order.setdefault(checkpoint.ns, [])
+            if order and order[-1] > checkpoint.n:
+                order.insert(bisect_left(order, checkpoint.n), checkpoint.n)
+            else:
+                order.append(checkpoint.n)
+        for value in commit.values:
+            found.values[value.n] = value.packed
+        for write in commit.writes:
+            filed = found.writes.setdefault(write.origin, {})
+            key = (write.ns, write.path, write.kind)
+            if write.kind < 0 or key not in filed:
+                filed[key] = write
+        for child in commit.children:
+            found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
+        row.lease = lease.after(commit, row.lease)
+        row.next_n = max(row.next_n, commit.next_n)
+        row.newest = max(row.newest, commit.newest)
+        if commit.head is not None:
+            row.head = commit.head
+        update = commit.update
+        if update is not None:
+            row.status = update.status
+            row.updated_ns = commit.now_ns
+            row.graph = row.graph if update.graph is None else update.graph
+            row.fingerprint = row.fingerprint if update.fingerprint is None else update.fingerprint
+            row.metadata = row.metadata if update.metadata is None else dict(update.metadata)
+
+    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+        """See `RecordStore.renew`."""
+        with self._lock:
+            for thread, token, epoch in leases:
+                found = self._threads.get(thread)
+                if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
+                    found.row.lease.expires_ns = expires_ns
+
+    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+        """See `RecordStore.release`."""
+        with self._lock:
+            found = self._threads.get(thread)
+            if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
+                found.row.lease = LeaseRow(None, epoch)
+                found.row.status = status
+
+    async def delete(self, thread: str) -> None:
+        """See `RecordStore.delete`."""
+        with self._lock:
+            self._open()
+            found = self._threads.pop(thread, None)
+            if found is not None:
+                self._tombstones[self._hash(thread)] = found.row.incarnation
+
+    async def close(self) -> None:
+        """See `RecordStore.close`."""
+        self._closed = True
+
+
+def _copy(row: ThreadRow) -> ThreadRow:
+    return replace(row, lease=replace(row.lease), metadata=dict(row.metadata))

@@ -1,0 +1,368 @@
+"""Between the public shape of a checkpoint and rows: what `put`, `put_writes`, `get_tuple` and `list` of this library's savers do.
+
+A checkpoint that the engine made is shown in the public shape; one that came in through `put` keeps in `extra` whatever the rows
+have no place for, so that it comes out as it went in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint import identity
+from perdure.checkpoint.base import (
+    WRITES_IDX_MAP,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    writes_sort_key,
+)
+from perdure.checkpoint.numbering import Numbers
+from perdure.checkpoint.reading import folded
+from perdure.checkpoint.records import (
+    ANSWERS,
+    INLINE_LIMIT,
+    PAUSES,
+    ROOT_NS,
+    CheckpointRow,
+    Commit,
+    Entry,
+    Loaded,
+    Packed,
+    RecordStore,
+    StaleLoad,
+    ThreadRow,
+    ValueRow,
+    WriteItem,
+    WriteRow,
+)
+from perdure.checkpoint.records import ERROR as ERROR_KIND
+from perdure.checkpoint.serde.base import SerializerProtocol
+from perdure.clock import Clock, iso_of
+from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
+from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint
+from perdure.ids import task_id, thread_text, ticks_in, unix_ns_of
+from perdure.types import Interrupt, RunnableConfig
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.base import ChannelVersions
+
+PAGE = 32
+"""Checkpoints that `list` reads at a time."""
+PUBLIC = "!"
+"""First character of the path of a write that came through `put_writes`."""
+
+
+class Exchange:
+    """The public methods of a saver, as flows over a record store.
+
+    Args:
+        records: the database, in the colour of the call.
+        serde: how values become bytes.
+        clock: wall time.
+        lease_seconds: how long the lease of a single write would last, if it did not end with it.
+    """
+
+    __slots__ = ("_clock", "_lease_seconds", "_records", "_serde")
+
+    def __init__(self, records: RecordStore, serde: SerializerProtocol, clock: Clock, lease_seconds: float) -> None:
+        self._records = records
+        self._serde = serde
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+
+    # -- reading ----------------------------------------------------------------------------------------------------------
+
+    async def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that a config addresses."""
+        thread, namespace, checkpoint = address(config)
+        loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
+        return None if loaded.row is None else self.shown(loaded)
+
+    async def list(
+        self, config: RunnableConfig | None, match: Mapping[str, Any] | None, before: RunnableConfig | None, limit: int | None
+    ) -> AsyncGenerator[CheckpointTuple, None]:
+        """Checkpoints, newest first, thread by thread."""
+        if limit is not None and limit < 0:
+            raise InvalidConfig(f"limit must not be negative, got {limit}")
+        left = limit
+        before_id = None if before is None else before.get(CONF, {}).get("checkpoint_id")
+        async for thread in self._threads(config):
+            conf = {} if config is None else config.get(CONF, {})
+            namespace: str | int | None = conf.get("checkpoint_ns")
+            if namespace == "":
+                namespace = ROOT_NS
+            only = conf.get("checkpoint_id")
+            number = None
+            if before_id is not None:
+                number = await self._records.number_of(thread, before_id)
+                if number is None:
+                    continue
+            while left is None or left > 0:
+                page = await self._records.page(thread, namespace, before=number, limit=PAGE if left is None else min(PAGE, left))
+                for loaded in page:
+                    row = loaded.row
+                    if row is None or (only is not None and row.id != only):
+                        continue
+                    found = self.shown(loaded)
+                    if match and any(key not in found.metadata or found.metadata[key] != want for key, want in match.items()):
+                        continue
+                    if left is not None:
+                        if left <= 0:
+                            return
+                        left -= 1
+                    yield found
+                last = page[-1].row if page else None
+                if last is None:
+                    break
+                number = last.n
+
+    async def _threads(self, config: RunnableConfig | None) -> AsyncGenerator[str, None]:
+        if config is not None and config.get(CONF, {}).get("thread_id") is not None:
+            yield thread_text(config[CONF]["thread_id"])
+            return
+        after: str | None = None
+        while page := await self._records.threads(after=after, limit=PAGE):
+            for row in page:
+                yield row.thread
+            after = page[-1].thread
+
+    def shown(self, loaded: Loaded) -> CheckpointTuple:
+        """What was loaded, in the public shape."""
+        row = loaded.row
+        if row is None:
+            raise CorruptRecord("there is no checkpoint to show")
+        thread = loaded.thread.thread
+        namespace = loaded.namespaces.get(row.ns, "")
+        entries = folded(loaded.chain)
+        values = {key: self._value(loaded, entry.packed, entry.ref) for key, entry in entries.items()}
+        extra = row.extra or {}
+        versions: ChannelVersions = {key: entry.version for key, entry in entries.items()}
+        checkpoint: Checkpoint = {
+            "v": 4,
+            "id": row.id,
+            "ts": _ts(row.id),
+            "channel_values": values,
+            "channel_versions": versions,
+            "versions_seen": {},
+            "updated_channels": sorted(row.changes) if not row.full else None,
+        }
+        checkpoint.update(extra.get("checkpoint", {}))
+        if "metadata" in extra:
+            metadata: CheckpointMetadata = extra["metadata"]
+        else:
+            metadata = {**row.metadata, "source": row.source, "step": row.step, "parents": {}}  # type: ignore[typeddict-item]
+        parent = extra.get("parent") or (None if row.parent is None else loaded.ids.get(row.parent))
+        return CheckpointTuple(
+            _config(thread, namespace, row.id),
+            checkpoint,
+            metadata,
+            None if parent is None else _config(thread, namespace, parent),
+            self._pending(loaded, row, namespace),
+        )
+
+    def _value(self, loaded: Loaded, packed: Packed | None, ref: int | None) -> Any:
+        if packed is None:
+            packed = loaded.values.get(-1 if ref is None else ref)
+        if packed is None:
+            raise CorruptRecord(f"value {ref} of thread {loaded.thread.thread!r} is missing", thread=loaded.thread.thread)
+        return self._serde.loads_typed(packed)
+
+    def _pending(self, loaded: Loaded, row: CheckpointRow, namespace: str) -> list[PendingWrite]:
+        open_tasks = {(task.origin, task.path) for task in row.frontier}
+        sends = {task.origin for task in row.frontier if task.path.startswith("#")}
+        found: list[tuple[tuple[str, str, int], PendingWrite]] = []
+        for write in loaded.writes:
+            if write.path.startswith(PUBLIC) and "\x00" in write.path:
+                if write.origin == row.n:
+                    path, _, task = write.path[1:].partition("\x00")
+                    item = write.items[0]
+                    value = self._value(loaded, item.packed, item.ref)
+                    found.append((writes_sort_key(path, task, write.kind), (task, item.channel, value)))
+                continue
+            is_open = (write.origin, write.path.lstrip("!")) in open_tasks or (write.path[:1] == "#" and write.origin in sends)
+            if is_open:
+                origin = row.id if write.origin == row.n else loaded.ids.get(write.origin, "")
+                task = task_id(origin, namespace, write.path)
+                for at, (channel, value) in enumerate(self._writes(loaded, write)):
+                    found.append((writes_sort_key(write.path, task, at if write.kind == 0 else write.kind), (task, channel, value)))
+        return [write for _, write in sorted(found, key=lambda pair: pair[0])]
+
+    def _writes(self, loaded: Loaded, write: WriteRow) -> Iterable[tuple[str, Any]]:
+        values = [(item.channel, self._value(loaded, item.packed, item.ref)) for item in write.items]
+        if write.kind == ERROR_KIND:
+            return [(ERROR, value) for channel, value in values]
+        if write.kind == PAUSES:
+            return [(INTERRUPT, [Interrupt(value[0], pause, response_schema=value[1]) for pause, value in values])]
+        if write.kind == ANSWERS:
+            return [(RESUME, [value for _, value in values])]
+        return [(channel, value) for channel, value in values if channel != NO_WRITES]
+
+    # -- writing ----------------------------------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint that somebody else than the engine made.
+
+        Raises:
+            ThreadBusy: a run holds the thread.
+            ThreadDeleted: its parent's thread was deleted.
+            NotStorable: a value cannot be stored.
+        """
+        thread, namespace, parent = address(config)
+        while True:
+            loaded = await self._records.load(thread, namespace or ROOT_NS, parent)
+            _refuse_deleted(loaded.thread, parent)
+            try:
+                await self._records.commit(self._put(loaded, namespace, parent, checkpoint, metadata, new_versions))
+            except StaleLoad:
+                continue
+            return _config(thread, namespace, checkpoint["id"])
+
+    def _put(
+        self,
+        loaded: Loaded,
+        namespace: str,
+        parent: str | None,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Commit:
+        numbers = Numbers(loaded.thread.next_n, loaded.thread.newest, self._clock)
+        commit = self._commit(loaded.thread, numbers)
+        above = loaded.row if parent is not None else None
+        ns = loaded.row.ns if loaded.row is not None else next((n for n, name in loaded.namespaces.items() if name == namespace), None)
+        if ns is None:
+            ns = numbers.take() if namespace else ROOT_NS
+            commit.namespaces = [(ns, namespace)] if namespace else []
+        n = numbers.take()
+        shared = folded(loaded.chain) if above is not None else {}
+        before = (above.extra or {}).get("checkpoint", {}).get("channel_versions", {}) if above is not None else {}
+        versions = checkpoint.get("channel_versions", {})
+        entries: dict[str, Entry | None] = {}
+        for key, value in checkpoint.get("channel_values", {}).items():
+            same = key in shared and key not in new_versions and key in versions and before.get(key) == versions[key]
+            entries[key] = shared[key] if same else self._entry(commit, numbers, n, value)
+        rest = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
+        extra: dict[str, Any] = {"checkpoint": rest, "metadata": dict(metadata)}
+        if above is None and parent is not None:
+            extra["parent"] = parent
+        row = CheckpointRow(
+            n,
+            ns,
+            checkpoint["id"],
+            None if above is None else above.n,
+            n,
+            int(metadata.get("step", 0)),
+            str(metadata.get("source", "update")),
+            entries,
+            True,
+            extra=extra,
+        )
+        commit.checkpoints = [row]
+        commit.next_n = numbers.next_n
+        try:
+            commit.newest = max(loaded.thread.newest, ticks_in(row.id))
+        except CorruptRecord:
+            commit.newest = loaded.thread.newest
+        if ns == ROOT_NS:
+            commit.head = n
+        return commit
+
+    def _commit(self, thread: ThreadRow, numbers: Numbers) -> Commit:
+        now = self._clock.now_ns()
+        return Commit(
+            thread.thread,
+            thread.incarnation,
+            "once",
+            os.urandom(8).hex(),
+            thread.lease.epoch + 1,
+            thread.head,
+            now,
+            int(self._lease_seconds * 1e9),
+            identity.holder("", now),
+            numbers.first_n,
+            numbers.next_n,
+            thread.newest,
+        )
+
+    def _entry(self, commit: Commit, numbers: Numbers, n: int, value: Any) -> Entry:
+        packed = Packed(*self._serde.dumps_typed(value))
+        if len(packed.data) <= INLINE_LIMIT:
+            return Entry(n, packed)
+        ref = numbers.take()
+        commit.values.append(ValueRow(ref, packed))
+        return Entry(n, None, ref)
+
+    async def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str
+    ) -> None:
+        """Store writes on a checkpoint.
+
+        Raises:
+            ThreadBusy: a run holds the thread.
+            ThreadDeleted: the thread was deleted.
+            UnknownCheckpoint: the thread has no such checkpoint.
+            NotStorable: a value cannot be stored.
+        """
+        thread, namespace, checkpoint = address(config)
+        if checkpoint is None:
+            raise InvalidConfig("put_writes needs a config with checkpoint_id: the checkpoint that the task ran from", thread=thread)
+        while True:
+            loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
+            _refuse_deleted(loaded.thread, checkpoint)
+            if loaded.row is None:
+                raise UnknownCheckpoint(
+                    f"thread {thread!r} has no checkpoint {checkpoint!r} in namespace {namespace!r}", thread=thread, checkpoint=checkpoint
+                )
+            numbers = Numbers(loaded.thread.next_n, loaded.thread.newest, self._clock)
+            commit = self._commit(loaded.thread, numbers)
+            for at, (channel, value) in enumerate(writes):
+                entry = self._entry(commit, numbers, 0, value)
+                item = WriteItem(channel, entry.packed, entry.ref)
+                kind = WRITES_IDX_MAP.get(channel, at)
+                commit.writes.append(WriteRow(loaded.row.ns, loaded.row.n, f"{PUBLIC}{task_path}\x00{task}", kind, (item,)))
+            commit.next_n = numbers.next_n
+            try:
+                await self._records.commit(commit)
+            except StaleLoad:
+                continue
+            return
+
+
+def address(config: RunnableConfig) -> tuple[str, str, str | None]:
+    """Thread, namespace and checkpoint that a config names.
+
+    Raises:
+        InvalidConfig: it names no thread.
+        TypeError: the thread's id is not text.
+    """
+    conf = config.get(CONF) or {}
+    if conf.get("thread_id") is None:
+        raise InvalidConfig("the config names no thread: {'configurable': {'thread_id': ...}}", key="thread_id")
+    return thread_text(conf["thread_id"]), conf.get("checkpoint_ns") or "", conf.get("checkpoint_id") or None
+
+
+def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
+    return {CONF: {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
+
+
+def _refuse_deleted(thread: ThreadRow, parent: str | None) -> None:
+    if parent is not None and thread.key is None and thread.incarnation > 1:
+        raise ThreadDeleted(
+            f"thread {thread.thread!r} was deleted; nothing was stored. New input on the id starts a new thread", thread=thread.thread
+        )
+
+
+def _ts(checkpoint: str) -> str:
+    try:
+        return iso_of(unix_ns_of(ticks_in(checkpoint)))
+    except CorruptRecord:
+        return ""

@@ -1,0 +1,101 @@
+"""Who may write to a thread: pure verdicts over lease rows.
+
+Nothing here reads a clock or asks the operating system; `checkpoint/identity.py` does, and hands in what it found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.checkpoint.records import Commit, LeaseRow, StaleLoad, ThreadRow
+from perdure.clock import iso_of
+from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
+
+LEASE_SECONDS = 30.0
+"""How long a lease lasts without a commit or a renewal."""
+
+
+def busy(thread: str, lease: LeaseRow) -> ThreadBusy:
+    """The error for a thread that somebody else holds."""
+    holder = lease.holder
+    known: dict[str, Any] = {}
+    text = "another run"
+    if holder is not None:
+        known = {
+            "run_id": holder.run_id,
+            "host": holder.host,
+            "pid": holder.pid,
+            "since": iso_of(holder.since_ns),
+        }
+        text = f"run {holder.run_id} (process {holder.pid} on {holder.host}, since {known['since']})"
+    return ThreadBusy(
+        f"thread {thread!r} is busy: {text} holds it. Wait for it to end, pass on_busy='wait' to queue behind it, or use "
+        "another thread_id",
+        thread=thread,
+        holder=known,
+    )
+
+
+def is_free(lease: LeaseRow, now_ns: int, *, dead: bool) -> bool:
+    """Whether a lease may be taken: nobody holds it, it has expired, or its holder is proved `dead`."""
+    return lease.token is None or lease.expires_ns <= now_ns or dead
+
+
+def check(commit: Commit, thread: ThreadRow | None, *, now_ns: int, dead: bool, tombstone: int) -> None:
+    """Refuse a commit whose condition does not hold.
+
+    Args:
+        commit: what is to be written.
+        thread: the thread's row as it is now; None: there is none.
+        now_ns: the database's wall clock.
+        dead: the present holder is proved dead.
+        tombstone: the incarnation that was deleted last, 0 if none was.
+
+    Raises:
+        ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says.
+    """
+    op = commit.lease
+    if thread is None:
+        _check_missing(commit, tombstone)
+        return
+    lease = thread.lease
+    if op in ("keep", "release"):
+        if thread.incarnation != commit.incarnation:
+            raise deleted(commit.thread)
+        if lease.token != commit.token or lease.epoch != commit.epoch:
+            raise LeaseLost(
+                f"this run no longer holds thread {commit.thread!r}: another run took it over (epoch {lease.epoch}, this run's is "
+                f"{commit.epoch}). Nothing of this write was stored; the new holder's state is the thread's state",
+                thread=commit.thread,
+            )
+        return
+    if not is_free(lease, now_ns, dead=dead):
+        raise busy(commit.thread, lease)
+    expected = (commit.expect_head, commit.incarnation, commit.first_n, commit.epoch)
+    if (thread.head, thread.incarnation, thread.next_n, lease.epoch + 1) != expected:
+        raise StaleLoad(commit.thread)
+
+
+def deleted(thread: str) -> ThreadDeleted:
+    """The error for a late write to a deleted thread."""
+    return ThreadDeleted(
+        f"thread {thread!r} was deleted; nothing of this write was stored. New input on the id starts a new thread",
+        thread=thread,
+    )
+
+
+def _check_missing(commit: Commit, tombstone: int) -> None:
+    if commit.lease in ("keep", "release"):
+        raise deleted(commit.thread)
+    if commit.expect_head is not None or commit.incarnation != tombstone + 1:
+        raise StaleLoad(commit.thread)
+
+
+def after(commit: Commit, lease: LeaseRow) -> LeaseRow:
+    """The lease row after the commit."""
+    op = commit.lease
+    if op == "take":
+        return LeaseRow(commit.token, commit.epoch, commit.now_ns + commit.lease_ns, commit.holder)
+    if op == "keep":
+        return LeaseRow(lease.token, lease.epoch, commit.now_ns + commit.lease_ns, lease.holder)
+    return LeaseRow(None, lease.epoch + (op == "once"), 0, None)

@@ -1,0 +1,80 @@
+"""What belongs to a checkpoint that is read: pure functions over rows, shared by every backend.
+
+A backend fetches, these say what to fetch next: the ancestors of a row down to its full one, the entries they add up to, the
+origins under which the writes and children of its tasks are filed, and the value rows that all of that refers to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from perdure.checkpoint.records import CheckpointRow, Entry, WriteRow
+from perdure.errors import CorruptRecord
+
+
+def ancestors(rows: Iterable[CheckpointRow] | Mapping[int, CheckpointRow], target: CheckpointRow) -> list[CheckpointRow]:
+    """The chain of a checkpoint: from its base to itself, oldest first, following parents.
+
+    Args:
+        rows: rows of its namespace, at least those of the chain; in any order, or by number.
+        target: the checkpoint; it need not be among `rows`.
+
+    Raises:
+        CorruptRecord: a row of the chain is missing, or its parents do not lead to its base.
+    """
+    by_number = rows if isinstance(rows, Mapping) else {row.n: row for row in rows}
+    chain = [target]
+    row = target
+    while row.n != target.base:
+        parent = row.parent
+        # A parent's number is smaller than its child's, so the walk ends even where damaged rows point in a circle.
+        if parent is None or not target.base <= parent < row.n or (above := by_number.get(parent)) is None:
+            raise CorruptRecord(
+                f"checkpoint {target.id} cannot be read: its ancestor {parent} (between {target.base} and {row.n}) is missing",
+                checkpoint=target.id,
+            )
+        row = above
+        chain.append(row)
+    if not row.full:
+        raise CorruptRecord(
+            f"checkpoint {target.id} cannot be read: checkpoint {row.n}, its base, does not hold all channels",
+            checkpoint=target.id,
+        )
+    chain.reverse()
+    return chain
+
+
+def folded(chain: Iterable[CheckpointRow]) -> dict[str, Entry]:
+    """The entries of all channels as of the last row of a chain; a channel that was emptied has none."""
+    entries: dict[str, Entry] = {}
+    for row in chain:
+        if row.full:
+            entries.clear()
+        for channel, entry in row.changes.items():
+            if entry is None:
+                entries.pop(channel, None)
+            else:
+                entries[channel] = entry
+    return entries
+
+
+def origins_of(row: CheckpointRow) -> set[int]:
+    """The origins under which writes and children of a checkpoint's tasks are filed, of those to come and of those that made it,
+    and its own number for writes on it."""
+    return {row.n, *(task.origin for tasks in (row.frontier, row.deferred, row.ran) for task in tasks)}
+
+
+def refs_of(entries: Mapping[str, Entry], writes: Iterable[WriteRow] = ()) -> set[int]:
+    """The numbers of the value rows that entries and writes refer to."""
+    refs = {entry.ref for entry in entries.values() if entry.ref is not None}
+    refs.update(item.ref for row in writes for item in row.items if item.ref is not None)
+    return refs
+
+
+def ids_of(row: CheckpointRow) -> set[int]:
+    """The numbers of the checkpoints whose public ids are loaded with a row: its parent and its tasks' origins."""
+    wanted = origins_of(row)
+    wanted.discard(row.n)
+    if row.parent is not None:
+        wanted.add(row.parent)
+    return wanted

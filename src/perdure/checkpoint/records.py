@@ -1,0 +1,342 @@
+"""What is stored, as values: the rows of a thread, and the one conditional write that adds to them.
+
+Backends translate these to their tables, documents or dictionaries and back; they decide nothing. Numbers `n` are the thread's
+own sequence: the run that holds the lease hands them out, so a row's key is known before it is written, rows of one thread lie
+together, and a later row has a larger number. Rows are immutable but for those that say otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+Source = Literal["input", "loop", "update", "fork"]
+Status = Literal["idle", "busy", "interrupted", "error"]
+
+ROOT_NS = 0
+"""The number of the root namespace."""
+
+INLINE_LIMIT = 256
+"""Encoded values up to this many bytes ride in the row that sets them: a row of its own costs more than it saves."""
+
+FULL_EVERY = 64
+"""After so many checkpoints a row carries every channel's entry again, which bounds the reads of one state."""
+
+# Kinds of write rows. Negative kinds may be replaced, the others are written once.
+RESULT = 0
+ERROR = -1
+PAUSES = -3
+ANSWERS = -4
+
+
+class Packed(NamedTuple):
+    """An encoded value: the serializer's type tag and the bytes."""
+
+    tag: str
+    data: bytes
+
+
+class Entry(NamedTuple):
+    """Where the value of a channel is, as of some checkpoint.
+
+    `version` is the number of the checkpoint that set it. Either `packed` holds the value itself, or `ref` is the number of the
+    value row that does.
+    """
+
+    version: int
+    packed: Packed | None
+    ref: int | None = None
+
+
+class Pending(NamedTuple):
+    """A task that may run at a checkpoint.
+
+    `path` is a node's name (a triggered node), `#i` for the i-th pending Send, `#i-j` for all of those from i to j, or `=node` for
+    an edit made in a node's name. `origin` is the number of the checkpoint where it was triggered: results, pauses and children
+    of the task are filed under (origin, path), so that an edit that leaves the task open keeps them, and a fork, whose origin is
+    new, does not.
+    """
+
+    path: str
+    origin: int
+    triggers: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class CheckpointRow:
+    """One checkpoint: what changed against its parent.
+
+    Attributes:
+        n: its number.
+        ns: number of its namespace.
+        id: its public id.
+        parent: number of its parent, None for the first.
+        base: number of the nearest full row among itself and its ancestors.
+        step: the super-step.
+        source: what made it.
+        changes: entries of the channels that it set; None for a channel that it emptied. In a full row: of all channels.
+        full: `changes` hold all channels.
+        frontier: the tasks that may run next, Sends first.
+        ran: the tasks whose results it holds, with the node's name as the one trigger.
+        joins: per join, the sources that have arrived; in every row, as there are few.
+        deferred: (node, origin) of deferred nodes and joins that wait for everything else to end.
+        metadata: what the user and the config attached.
+        extra: what the public `put` brought that has no place above.
+    """
+
+    n: int
+    ns: int
+    id: str
+    parent: int | None
+    base: int
+    step: int
+    source: str
+    changes: dict[str, Entry | None]
+    full: bool = False
+    frontier: tuple[Pending, ...] = ()
+    ran: tuple[Pending, ...] = ()
+    joins: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    deferred: tuple[Pending, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] | None = None
+
+
+class ValueRow(NamedTuple):
+    """A value too large to ride along: immutable bytes under a number."""
+
+    n: int
+    packed: Packed
+
+
+class WriteItem(NamedTuple):
+    """One write of a task: to a channel, a value (or the number of the value row that holds it)."""
+
+    channel: str
+    packed: Packed | None
+    ref: int | None = None
+
+
+@dataclass(slots=True)
+class WriteRow:
+    """What a task left behind: its result, its error, its open pauses or its answers, by `kind`.
+
+    A row of kind RESULT is the first result and is never replaced; the other kinds are. Rows that came through the public
+    `put_writes` have a path that starts with "!" and keep `task_path` and `task_id` in it.
+    """
+
+    ns: int
+    origin: int
+    path: str
+    kind: int
+    items: tuple[WriteItem, ...]
+
+
+class ChildRow(NamedTuple):
+    """Points from a task to the newest checkpoint of a subgraph that it runs. Replaced as the child goes on."""
+
+    ns: int
+    origin: int
+    path: str
+    call: int
+    child_ns: int
+    head: int
+
+
+@dataclass(slots=True)
+class Holder:
+    """Who holds a lease, as far as others can check: enough to tell a dead process on this machine from a living one."""
+
+    run_id: str
+    host: str
+    boot: str
+    pid: int
+    started: str
+    since_ns: int
+
+
+@dataclass(slots=True)
+class LeaseRow:
+    """The right to write to a thread.
+
+    Attributes:
+        token: the holder's secret; None: nobody holds it.
+        epoch: grows with each taking; a holder with an older one is refused.
+        expires_ns: by the database's wall clock.
+        holder: who.
+    """
+
+    token: str | None = None
+    epoch: int = 0
+    expires_ns: int = 0
+    holder: Holder | None = None
+
+
+@dataclass(slots=True)
+class ThreadRow:
+    """A thread. `head`, `next_n` and the lease change at every commit, the rest at start, pause, end and edit only.
+
+    Attributes:
+        thread: its id.
+        key: the backend's own short key for it, None before it is stored.
+        incarnation: 1, and one more for each time the id was deleted and used again.
+        head: number of the newest checkpoint of the root's current branch; None before the first.
+        next_n: the first free number.
+        newest: ticks of its newest checkpoint id, in any namespace.
+        lease: who may write.
+        status, graph, fingerprint, metadata, created_ns, updated_ns: what an index of threads lists.
+    """
+
+    thread: str
+    key: Any = None
+    incarnation: int = 1
+    head: int | None = None
+    next_n: int = 1
+    newest: int = 0
+    lease: LeaseRow = field(default_factory=LeaseRow)
+    status: Status = "idle"
+    graph: str = ""
+    fingerprint: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_ns: int = 0
+    updated_ns: int = 0
+
+
+class ThreadUpdate(NamedTuple):
+    """Changes of the slow part of a thread's row."""
+
+    status: Status
+    graph: str | None = None
+    fingerprint: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+LeaseOp = Literal["take", "keep", "release", "once"]
+"""take: begin to hold. keep: go on holding. release: write and let go. once: take and release in one write."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """One atomic write to one thread.
+
+    It is refused as a whole, with nothing stored, unless its condition holds:
+
+    * `take`, `once`: nobody (alive) holds the lease, else ThreadBusy; and the thread's head, incarnation and first free number
+      are still `expect_head`, `incarnation` and `first_n`, else StaleLoad, upon which the caller loads again. A thread that does
+      not exist is created; if it was deleted before, `incarnation` must be that of the tombstone plus one. `take` raises the
+      epoch by one: the holder's epoch is then `epoch`, which the caller knows beforehand from what it loaded.
+    * `keep`, `release`: token and epoch are still the holder's, else LeaseLost, or ThreadDeleted if the thread is gone.
+      They extend the lease.
+
+    `next_n` and `newest` only ever grow: branches that run at the same time may commit in any order.
+    """
+
+    thread: str
+    incarnation: int
+    lease: LeaseOp
+    token: str | None
+    epoch: int
+    expect_head: int | None
+    now_ns: int
+    lease_ns: int
+    holder: Holder | None = None
+    first_n: int = 1
+    next_n: int = 1
+    newest: int = 0
+    head: int | None = None
+    """The new head of the root; None leaves it."""
+    checkpoints: list[CheckpointRow] = field(default_factory=list)
+    values: list[ValueRow] = field(default_factory=list)
+    writes: list[WriteRow] = field(default_factory=list)
+    namespaces: list[tuple[int, str]] = field(default_factory=list)
+    children: list[ChildRow] = field(default_factory=list)
+    drop_writes: list[tuple[int, int, str, int]] = field(default_factory=list)
+    """(ns, origin, path, kind) of replaceable rows that are no longer true, such as the pauses of a task that has ended."""
+    update: ThreadUpdate | None = None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A checkpoint with all that belongs to it, read in one go.
+
+    Attributes:
+        thread: the thread's row.
+        row: the checkpoint; None: the thread exists, the checkpoint (or any in that namespace) does not.
+        chain: rows from the base of `row` to it, oldest first, `row` last.
+        writes: write rows of the tasks in its frontier, of its deferred ones and of those that made it, and those of public
+            `put_writes` on it.
+        children: child pointers of these tasks.
+        values: the value rows that its entries and `writes` refer to, by number.
+        ids: public ids of its parent and of the origins in its frontier, by number.
+        namespaces: the names of the namespaces of its children, by number, and of its own.
+    """
+
+    thread: ThreadRow
+    row: CheckpointRow | None
+    chain: list[CheckpointRow] = field(default_factory=list)
+    writes: list[WriteRow] = field(default_factory=list)
+    children: list[ChildRow] = field(default_factory=list)
+    values: dict[int, Packed] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+    namespaces: dict[int, str] = field(default_factory=dict)
+
+
+class StaleLoad(Exception):
+    """The thread moved on between load and commit. Internal: whoever gets it loads again and decides anew."""
+
+
+class RecordStore(Protocol):
+    """The port to a database: each call is one transaction there. Every backend implements it, for blocking and for suspending
+    callers (one class over two connections)."""
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """The checkpoint with that id (text) or number, or else the newest of the namespace; for the root the thread's head.
+
+        Args:
+            thread: the thread's id.
+            namespace: its name or number.
+            checkpoint: which; None for the head (root) or the newest (others).
+            within: with None as `checkpoint`: the newest whose number is at most this.
+
+        Returns:
+            Its `row` is None if there is no such checkpoint. If there is no such thread, its thread row has no `key`, and the
+            incarnation that a new thread of that id will have.
+        """
+        ...
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """Up to `limit` checkpoints, newest first, of one namespace or of all (None), with numbers below `before`."""
+        ...
+
+    async def number_of(self, thread: str, checkpoint: str) -> int | None:
+        """The number of the checkpoint with that id, in whatever namespace; None if there is none."""
+        ...
+
+    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+        """Up to `limit` threads by id, from just after `after` on."""
+        ...
+
+    async def commit(self, commit: Commit) -> None:
+        """Store it all, or raise and store nothing.
+
+        Raises:
+            ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: its condition does not hold (see `Commit`).
+        """
+        ...
+
+    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+        """Extend the given (thread, token, epoch) leases; those that were lost are passed over."""
+        ...
+
+    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+        """Give a lease back outside of a commit, if it is still held."""
+        ...
+
+    async def delete(self, thread: str) -> None:
+        """Remove every row of the thread and leave a tombstone that does not contain its id."""
+        ...
+
+    async def close(self) -> None:
+        """Release the connection; further calls raise SaverClosed."""
+        ...

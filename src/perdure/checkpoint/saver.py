@@ -1,0 +1,174 @@
+"""The savers of this library: one public object for sync and async code, over a record store in each colour."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from perdure.bridge import iterate_blocking, run_blocking
+from perdure.checkpoint.background import Renewer
+from perdure.checkpoint.base import BaseCheckpointSaver
+from perdure.checkpoint.exchange import Exchange
+from perdure.checkpoint.lease import LEASE_SECONDS
+from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.ids import thread_text
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+    from perdure.checkpoint.records import RecordStore
+    from perdure.types import RunnableConfig
+
+
+class Saver(BaseCheckpointSaver[int]):
+    """A saver over a record store. A subclass says where the records are, by `blocking` and `suspending`.
+
+    Args:
+        serde: how values become bytes; `JsonPlusSerializer()` if not given.
+        lease_seconds: how long a thread stays held by a run that neither commits nor renews.
+        persist: keys of `config["configurable"]` whose scalars are stored with each checkpoint, as those of `config["metadata"]` are.
+        clock: where time comes from.
+    """
+
+    def __init__(
+        self,
+        *,
+        serde: Any = None,
+        lease_seconds: float = LEASE_SECONDS,
+        persist: Sequence[str] = (),
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(serde=serde)
+        if not lease_seconds > 0:
+            raise ValueError(f"lease_seconds must be positive, got {lease_seconds!r}")
+        self.lease_seconds = lease_seconds
+        self.persist = tuple(persist)
+        self.clock = clock
+        self._renewer: Renewer | None = None
+
+    def blocking(self) -> RecordStore:
+        """The records, for calls that block."""
+        raise NotImplementedError
+
+    def suspending(self) -> RecordStore:
+        """The records, for calls that suspend."""
+        raise NotImplementedError
+
+    @property
+    def renewer(self) -> Renewer:
+        """Renews the leases of this saver's runs."""
+        if self._renewer is None:
+            self._renewer = Renewer(self.blocking(), self.clock, self.lease_seconds)
+        return self._renewer
+
+    def _exchange(self) -> Exchange:
+        return Exchange(self.blocking(), self.serde, self.clock, self.lease_seconds)
+
+    def _aexchange(self) -> Exchange:
+        return Exchange(self.suspending(), self.serde, self.clock, self.lease_seconds)
+
+    def setup(self) -> None:
+        """Nothing is needed: tables are made on first use. Kept for code written for savers that need it."""
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `BaseCheckpointSaver.get_tuple`."""
+        return run_blocking(self._exchange().get_tuple(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `BaseCheckpointSaver.get_tuple`."""
+        return await self._aexchange().get_tuple(config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """See `BaseCheckpointSaver.list`. Pages are read as they are needed."""
+        return iterate_blocking(self._exchange().list(config, filter, before, limit))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """See `BaseCheckpointSaver.list`. Pages are read as they are needed."""
+        async for found in self._aexchange().list(config, filter, before, limit):
+            yield found
+
+    def put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        """See `BaseCheckpointSaver.put`.
+
+        Raises:
+            ThreadBusy: a run holds the thread.
+            ThreadDeleted: the parent's thread was deleted.
+            NotStorable: a value cannot be stored.
+        """
+        return run_blocking(self._exchange().put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new_versions: ChannelVersions
+    ) -> RunnableConfig:
+        """See `put`."""
+        return await self._aexchange().put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `BaseCheckpointSaver.put_writes`.
+
+        Raises:
+            ThreadBusy: a run holds the thread.
+            ThreadDeleted, UnknownCheckpoint: there is nothing to store them with.
+            NotStorable: a value cannot be stored.
+        """
+        run_blocking(self._exchange().put_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `put_writes`."""
+        await self._aexchange().put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove every row of a thread, and refuse late writes to it from then on. A run on it ends with ThreadDeleted."""
+        run_blocking(self.blocking().delete(thread_text(thread_id)))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """See `delete_thread`."""
+        await self.suspending().delete(thread_text(thread_id))
+
+    def close(self) -> None:
+        """Release the database; later calls raise SaverClosed. Closing twice is fine."""
+        if self._renewer is not None:
+            self._renewer.close()
+        run_blocking(self.blocking().close())
+
+    async def aclose(self) -> None:
+        """See `close`."""
+        if self._renewer is not None:
+            self._renewer.close()
+        await self.suspending().close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
