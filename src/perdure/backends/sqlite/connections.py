@@ -1,0 +1,354 @@
+"""One sqlite3 connection, for blocking and for suspending callers: the port under `SqliteRecords`.
+
+A call of the port is one transaction script: a plain function that gets the `Database`. Scripts of both colours take turns under
+one lock, so both see one database, in memory too, and a renewal never waits behind the database's own locks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from urllib.parse import parse_qs, quote, unquote
+from weakref import WeakSet
+
+from perdure.backends.sqlite.schema import Database, prepare
+from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.errors import SaverClosed
+
+if TYPE_CHECKING:
+    import sqlite3
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+BUSY_TIMEOUT = 5.0
+"""Seconds that a transaction waits for another process's."""
+
+_FORK_PATIENCE = 10.0
+"""Seconds that a fork waits for a script to end."""
+
+_SQLITE_BUSY = 5
+
+
+class SqlitePort(Protocol):
+    """What `SqliteRecords` awaits."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of rows that no caller dates."""
+        ...
+
+    async def run(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """Run a script to its end, alone; what it left uncommitted when it raises is rolled back."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection, for both colours."""
+        ...
+
+
+def open_sqlite(
+    path: str | Path, *, synchronous: str = "full", busy_timeout: float = BUSY_TIMEOUT, clock: Clock = SYSTEM_CLOCK
+) -> SharedSqlite:
+    """A database file, connected to upon first use.
+
+    Args:
+        path: a file, made if missing; ":memory:"; or a `file:` URI, as SQLite defines it (`?mode=ro` opens for reading only).
+        synchronous: "full": a commit survives a power loss. "normal": it survives a crash of the process, and a power loss may
+            undo the last ones.
+        busy_timeout: seconds to wait for another process's transaction before "database is locked".
+        clock: dates deletions and releases.
+    """
+    return SharedSqlite(path, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock)
+
+
+class SharedSqlite:
+    """One connection to one database, opened upon first use, and its two ports. Arguments as in `open_sqlite`."""
+
+    def __init__(self, path: str | Path, *, synchronous: str, busy_timeout: float, clock: Clock) -> None:
+        if synchronous not in {"full", "normal"}:
+            raise ValueError(f"synchronous is 'full' or 'normal', not {synchronous!r}")
+        if not busy_timeout >= 0:
+            raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
+        self.clock = clock
+        self.name, self._in_memory, self._writable = _target(path)
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self._gone = ""
+        self._executor: ThreadPoolExecutor | None = None
+        with _forking:
+            _live.add(self)
+
+    def blocking(self) -> BlockingSqlite:
+        """The port for callers without an event loop."""
+        return BlockingSqlite(self)
+
+    def suspending(self) -> SuspendingSqlite:
+        """The port for callers on an event loop."""
+        return SuspendingSqlite(self)
+
+    def run(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """Run a script on this thread, when its turn comes.
+
+        Raises:
+            SaverClosed: the saver was closed, or the database was in the memory of the process that this one was forked from.
+        """
+        with self._lock:
+            database = self._database or self._open()
+            try:
+                return script(database, *args)
+            except BaseException:
+                # SQLite itself rolls back after some errors (disk full), not after others (a broken constraint).
+                if database.connection.in_transaction:
+                    self._roll_back(database)
+                raise
+
+    def close(self) -> None:
+        """Close the connection; further scripts are refused. Scripts that began before end first."""
+        with self._lock:
+            self._gone = self._gone or f"the saver of {self.name} was closed; make a new one"
+            database, self._database = self._database, None
+            if database is not None:
+                database.connection.close()
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)  # what is queued there still runs, and is refused
+
+    def submit(self, call: Callable[[*Ts], T], *args: *Ts) -> Future[T]:
+        """Call something on the connection's own thread, first in, first out."""
+        while True:
+            executor = self._executor or self._start_thread()
+            try:
+                return executor.submit(call, *args)
+            except RuntimeError:
+                # Closed in between: the next round says so, unless it was the interpreter that shut its threads down.
+                if self._executor is executor:
+                    raise
+
+    def _start_thread(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._lock:
+            if self._gone:
+                raise SaverClosed(self._gone)
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="perdure-sqlite")
+            return self._executor
+
+    def _open(self) -> Database:
+        if self._gone:
+            raise SaverClosed(self._gone)
+        import sqlite3
+
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                self._database = self._connect()
+                return self._database
+            except sqlite3.Error as error:
+                # Switching a new file to WAL does not wait for other processes that do the same, whatever the busy timeout.
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != _SQLITE_BUSY or time.monotonic() >= deadline:
+                    error.add_note(f"while opening the database {self.name}")
+                    raise
+            time.sleep(0.005)
+
+    def _connect(self) -> Database:
+        import sqlite3
+
+        connection = sqlite3.connect(
+            self.name,
+            timeout=self._busy_timeout,
+            isolation_level=None,  # transactions begin and end where the scripts say
+            check_same_thread=False,  # the lock guards it
+            uri=self.name.startswith("file:"),
+        )
+        try:
+            return prepare(connection, name=self.name, writable=self._writable, synchronous=self._synchronous, clock=self.clock)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _roll_back(self, database: Database) -> None:
+        import sqlite3
+
+        try:
+            database.execute("ROLLBACK")
+        except sqlite3.Error:
+            # Closing rolls back too. A database in memory would be lost with its connection, so there the error has to do.
+            if not self._in_memory:
+                self._database = None
+                database.connection.close()
+
+    def __del__(self) -> None:
+        database = getattr(self, "_database", None)
+        if database is not None:
+            database.connection.close()  # Python 3.13 and later warn of connections that nobody closed
+
+    # A connection must not be open across a fork, and not even a new one in the child helps: SQLite keeps its locks in a table
+    # of the process, which the child inherits although the locks themselves stay with the parent. Tried with 3.40: the parent
+    # closed, took the WAL away from under the child, and three commits of the child were lost without an error. So the
+    # connection is closed before a fork, and parent and child each open theirs when they next need it.
+
+    def _before_fork(self) -> bool:
+        """Hold the lock over the fork, with the connection closed; False if a script does not end."""
+        if not self._lock.acquire(timeout=_FORK_PATIENCE):
+            return False
+        if self._database is not None and not self._in_memory:
+            database, self._database = self._database, None
+            database.connection.close()
+        return True
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._executor = None  # its thread is in the parent
+        if self._database is None:
+            return
+        database, self._database = self._database, None
+        _abandon(database.connection)
+        if self._in_memory:
+            self._gone = (
+                f"the database {self.name} is in the memory of the process that forked this one: use a file, or make the saver "
+                "after the fork"
+            )
+
+
+class BlockingSqlite:
+    """The port for callers without an event loop: runs scripts where it is called, and never suspends."""
+
+    __slots__ = ("_shared", "clock")
+
+    def __init__(self, shared: SharedSqlite) -> None:
+        self._shared = shared
+        self.clock = shared.clock
+
+    async def run(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """Run a script to its end, alone."""
+        return self._shared.run(script, *args)
+
+    async def close(self) -> None:
+        """Close the connection, for both colours."""
+        self._shared.close()
+
+
+class SuspendingSqlite:
+    """The port for callers on an event loop: runs scripts on the connection's own thread, first in, first out.
+
+    A call that is cancelled ends when its script has: one that had not begun never runs, one that runs is waited for, so that
+    what comes after finds it done or undone. Cancelled once more, it no longer waits; the script ends by itself.
+    """
+
+    __slots__ = ("_shared", "clock")
+
+    def __init__(self, shared: SharedSqlite) -> None:
+        self._shared = shared
+        self.clock = shared.clock
+
+    async def run(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """Run a script to its end, alone."""
+        import asyncio
+
+        future = self._shared.submit(self._shared.run, script, *args)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if not future.cancel():
+                await _ended(future)
+            raise
+
+    async def close(self) -> None:
+        """Close the connection, for both colours."""
+        import asyncio
+
+        try:
+            closing = self._shared.submit(self._shared.close)
+        except SaverClosed:
+            return
+        await asyncio.wrap_future(closing)
+
+
+async def _ended(future: Future[Any]) -> None:
+    import asyncio
+
+    done = asyncio.get_running_loop().create_future()
+
+    def tell() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def ended(_: Future[Any]) -> None:
+        try:
+            done.get_loop().call_soon_threadsafe(tell)
+        except RuntimeError:
+            pass  # the loop was closed: nobody waits any more
+
+    future.add_done_callback(ended)
+    await done
+
+
+def _target(path: str | Path) -> tuple[str, bool, bool]:
+    """What to connect to, whether it is in memory, and whether it may be written to."""
+    text: str | bytes = os.fspath(path)
+    if isinstance(text, bytes) or not text:
+        raise ValueError(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
+    if text == ":memory:":
+        return text, True, True
+    if not text.startswith("file:"):
+        # Absolute, because it is opened later, and again after a fork, when the working directory may be another.
+        return os.path.abspath(text), False, True
+    file, mark, query = text[5:].partition("?")
+    options = parse_qs(query)
+    mode = options.get("mode", [""])[-1]
+    in_memory = unquote(file) in {":memory:", ""} or mode == "memory" or "memdb" in options.get("vfs", [])
+    if not in_memory and not file.startswith("/"):
+        text = f"file:{quote(os.path.abspath(unquote(file)))}{mark}{query}"
+    return text, in_memory, mode != "ro" and options.get("immutable", ["0"])[-1] != "1"
+
+
+# --------------------------------------------------------------------------------------------------------------------- forks
+
+_live: WeakSet[SharedSqlite] = WeakSet()
+_forking = threading.Lock()
+_held: list[SharedSqlite] = []
+_abandoned: list[sqlite3.Connection] = []
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    _held.extend(shared for shared in _live if shared._before_fork())
+
+
+def _after_fork_in_parent() -> None:
+    for shared in _held:
+        shared._lock.release()
+    _held.clear()
+    _forking.release()
+
+
+def _after_fork_in_child() -> None:
+    global _forking
+    _forking = threading.Lock()
+    _held.clear()
+    for shared in list(_live):
+        shared._after_fork_in_child()
+
+
+def _abandon(connection: sqlite3.Connection) -> None:
+    """Never close it, not even when the interpreter ends: the locks and files that this would touch are the parent's."""
+    _abandoned.append(connection)
+    try:
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+    except (ImportError, AttributeError):
+        pass
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

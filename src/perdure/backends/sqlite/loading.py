@@ -1,0 +1,252 @@
+"""The scripts that read: one snapshot each, few statements whatever the length of the history."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from perdure.backends.sqlite import statements as sql
+from perdure.backends.sqlite.schema import Database
+from perdure.checkpoint.reading import ancestors, folded, ids_of, origins_of, refs_of
+from perdure.checkpoint.records import (
+    ROOT_NS,
+    CheckpointRow,
+    ChildRow,
+    LeaseRow,
+    Loaded,
+    Packed,
+    ThreadRow,
+    WriteRow,
+)
+from perdure.checkpoint.rows import checkpoint_row, holder_again, metadata_again, pack_id, unpack_id, write_items
+
+ANY_NUMBER = (1 << 32) - 1
+"""No row has a larger number."""
+
+WINDOW = 64
+"""Rows that are looked at in a row for ancestors, before the next one is sought by its number: another branch may lie between."""
+
+
+def load(database: Database, thread_id: str, namespace: str | int, checkpoint: str | int | None, within: int | None) -> Loaded:
+    """See `RecordStore.load`."""
+    database.execute(sql.BEGIN_READ)
+    thread = _thread(database, thread_id)
+    loaded = Loaded(thread, None)
+    ns = None if thread.key is None else _namespace(database, thread.key, namespace)
+    if ns is not None:
+        row = _target(database, thread, ns, checkpoint, within)
+        loaded = Loaded(thread, None) if row is None else _assembled(database, thread, [row])[0]
+    database.execute(sql.COMMIT)
+    return loaded
+
+
+def page(database: Database, thread_id: str, namespace: str | int | None, before: int | None, limit: int) -> list[Loaded]:
+    """See `RecordStore.page`."""
+    last = ANY_NUMBER if before is None else before - 1
+    database.execute(sql.BEGIN_READ)
+    thread = _thread(database, thread_id)
+    rows: list[CheckpointRow] = []
+    if thread.key is not None and limit > 0:
+        if namespace is None:
+            rows = _newest_of_all(database, thread.key, last, limit)
+        elif (ns := _namespace(database, thread.key, namespace)) is not None:
+            rows = list(_newest(database, thread.key, ns, last, limit))
+    loaded = _assembled(database, thread, rows) if rows else []
+    database.execute(sql.COMMIT)
+    return loaded
+
+
+def number_of(database: Database, thread_id: str, checkpoint: str) -> int | None:
+    """See `RecordStore.number_of`."""
+    row = database.execute(sql.NUMBER_OF, (thread_id, pack_id(checkpoint))).fetchone()
+    return None if row is None else int(row[0])
+
+
+def threads(database: Database, after: str | None, limit: int) -> list[ThreadRow]:
+    """See `RecordStore.threads`."""
+    if limit <= 0:
+        return []
+    if after is None:
+        return [thread_row(row) for row in database.execute(sql.THREADS, (limit,))]
+    return [thread_row(row) for row in database.execute(sql.THREADS_AFTER, (after, limit))]
+
+
+# --------------------------------------------------------------------------------------------------------------------- threads
+
+
+def thread_row(row: tuple[Any, ...]) -> ThreadRow:
+    """A thread from the columns of `statements.THREAD`."""
+    key, thread, incarnation, status, graph, fingerprint, metadata, created, updated, *rest = row
+    token, epoch, expires, holder, head, next_n, newest = rest
+    return ThreadRow(
+        thread,
+        key,
+        incarnation,
+        head,
+        next_n,
+        newest,
+        LeaseRow(token, epoch, expires, None if holder is None else holder_again(holder)),
+        status,
+        graph,
+        fingerprint,
+        metadata_again(metadata),
+        created,
+        updated,
+    )
+
+
+def _thread(database: Database, thread: str) -> ThreadRow:
+    row = database.execute(sql.THREAD, (thread,)).fetchone()
+    if row is not None:
+        return thread_row(row)
+    tombstone = database.execute(sql.TOMBSTONE, (database.hash_of(thread),)).fetchone()
+    return ThreadRow(thread, incarnation=1 if tombstone is None else tombstone[0] + 1)
+
+
+def _namespace(database: Database, key: int, namespace: str | int) -> int | None:
+    if isinstance(namespace, int):
+        return namespace
+    if not namespace:
+        return ROOT_NS
+    row = database.execute(sql.NAMESPACE, (key, namespace)).fetchone()
+    return None if row is None else int(row[0])
+
+
+# ----------------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def _target(
+    database: Database, thread: ThreadRow, ns: int, checkpoint: str | int | None, within: int | None
+) -> CheckpointRow | None:
+    if isinstance(checkpoint, str):
+        row = database.execute(sql.CHECKPOINT_BY_ID, (thread.key, pack_id(checkpoint))).fetchone()
+        return None if row is None or row[0] != ns else _decoded(row)
+    if checkpoint is None and within is None and ns == ROOT_NS:
+        if thread.head is None:
+            return None
+        checkpoint = thread.head
+    if checkpoint is not None:
+        row = database.execute(sql.CHECKPOINT_BY_NUMBER, (thread.key, ns, checkpoint)).fetchone()
+        return None if row is None else _decoded(row)
+    last = ANY_NUMBER if within is None else within
+    return next(_newest(database, thread.key, ns, last, 1), None)
+
+
+def _newest(database: Database, key: int, ns: int, last: int, limit: int) -> Iterator[CheckpointRow]:
+    return (_decoded(row) for row in database.execute(sql.NEWEST_CHECKPOINTS, (key, ns, last, limit)))
+
+
+def _newest_of_all(database: Database, key: int, last: int, limit: int) -> list[CheckpointRow]:
+    # Of all namespaces, only the `limit` ones with the newest checkpoints can have any among the `limit` newest.
+    spaces = database.execute(sql.NAMESPACES_BY_NEWEST, (key, last, key, limit)).fetchall()
+    streams = [_newest(database, key, ns, newest, limit) for ns, newest in spaces]
+    return list(islice(merge(*streams, key=lambda row: row.n, reverse=True), limit))
+
+
+def _decoded(row: tuple[int, int, bytes | str, bytes]) -> CheckpointRow:
+    ns, n, packed_id, body = row
+    return checkpoint_row(n, ns, packed_id, body)
+
+
+def _chain(database: Database, key: int, target: CheckpointRow, known: dict[int, CheckpointRow]) -> list[CheckpointRow]:
+    """The chain of a row; `known` holds rows of its namespace by number, and gets those that were read for it."""
+    row = target
+    while row.n != target.base:
+        parent = row.parent
+        if parent is None or not target.base <= parent < row.n:
+            break  # damaged: `ancestors` says so
+        if parent not in known:
+            _read_down(database, key, target, parent, known)
+            if parent not in known:
+                break  # as above
+        row = known[parent]
+    return ancestors(known, target)
+
+
+def _read_down(database: Database, key: int, target: CheckpointRow, first: int, known: dict[int, CheckpointRow]) -> None:
+    """Read row `first` and, as far as they lie close by, its ancestors down to the base of `target`."""
+    wanted: int | None = first
+    cursor = database.execute(sql.CHECKPOINTS_DOWN, (key, target.ns, target.base, first, WINDOW))
+    for n, packed_id, body in cursor:
+        if n == wanted:
+            row = known[n] = checkpoint_row(n, target.ns, packed_id, body)
+            wanted = row.parent
+            if row.n == target.base or wanted is None or wanted in known:
+                break
+    cursor.close()
+
+
+# ----------------------------------------------------------------------------------------------------- what belongs to them
+
+
+def _assembled(database: Database, thread: ThreadRow, rows: list[CheckpointRow]) -> list[Loaded]:
+    """The rows, which are not none, with all that belongs to them: each kind of row is read once for all of them."""
+    key = thread.key
+    known: defaultdict[int, dict[int, CheckpointRow]] = defaultdict(dict)
+    for row in rows:
+        known[row.ns][row.n] = row
+    chains = [_chain(database, key, row, known[row.ns]) for row in rows]
+    origins = [[(row.ns, origin) for origin in sorted(origins_of(row))] for row in rows]
+    wanted = _pairs(pair for pairs in origins for pair in pairs)
+
+    writes: defaultdict[tuple[int, int], list[WriteRow]] = defaultdict(list)
+    for ns, origin, path, kind, body in database.execute(sql.WRITES, (wanted, key)):
+        writes[ns, origin].append(WriteRow(ns, origin, path, kind, write_items(body)))
+    children: defaultdict[tuple[int, int], list[ChildRow]] = defaultdict(list)
+    for child in database.execute(sql.CHILDREN, (wanted, key)):
+        children[child[0], child[1]].append(ChildRow(*child))
+
+    loaded = [
+        Loaded(
+            thread,
+            row,
+            chain,
+            [write for pair in pairs for write in writes.get(pair, ())],
+            [child for pair in pairs for child in children.get(pair, ())],
+        )
+        for row, chain, pairs in zip(rows, chains, origins, strict=True)
+    ]
+    _add_values(database, key, loaded)
+    _add_ids(database, key, rows, loaded)
+    _add_namespaces(database, key, rows, loaded)
+    return loaded
+
+
+def _add_values(database: Database, key: int, loaded: list[Loaded]) -> None:
+    refs = [refs_of(folded(one.chain), one.writes) for one in loaded]
+    every = set().union(*refs)
+    if not every:
+        return
+    first = key << 32
+    cursor = database.execute(sql.VALUES, (json.dumps([first + n for n in sorted(every)]),))
+    values = {at - first: Packed(tag, data) for at, tag, data in cursor}
+    for one, wanted in zip(loaded, refs, strict=True):
+        one.values = {n: values[n] for n in wanted if n in values}
+
+
+def _add_ids(database: Database, key: int, rows: list[CheckpointRow], loaded: list[Loaded]) -> None:
+    wanted = [ids_of(row) for row in rows]
+    ids = {(row.ns, row.n): row.id for one in loaded for row in one.chain}
+    missing = {(row.ns, n) for row, numbers in zip(rows, wanted, strict=True) for n in numbers}.difference(ids)
+    if missing:
+        for ns, n, packed_id in database.execute(sql.CHECKPOINT_IDS, (_pairs(missing), key)):
+            ids[ns, n] = unpack_id(packed_id)
+    for row, numbers, one in zip(rows, wanted, loaded, strict=True):
+        one.ids = {n: ids[row.ns, n] for n in numbers if (row.ns, n) in ids}
+
+
+def _add_namespaces(database: Database, key: int, rows: list[CheckpointRow], loaded: list[Loaded]) -> None:
+    wanted = [{row.ns, *(child.child_ns for child in one.children)} for row, one in zip(rows, loaded, strict=True)]
+    names = {ROOT_NS: ""}
+    if others := set().union(*wanted).difference(names):
+        names.update(database.execute(sql.NAMESPACE_NAMES, (key, json.dumps(sorted(others)))).fetchall())
+    for spaces, one in zip(wanted, loaded, strict=True):
+        one.namespaces = {ns: names[ns] for ns in spaces if ns in names}
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> str:
+    return json.dumps(sorted(set(pairs)))

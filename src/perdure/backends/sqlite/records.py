@@ -1,0 +1,61 @@
+"""SQLite as a `RecordStore`: encodes what is written, decides nothing, and runs one transaction script a call."""
+
+from __future__ import annotations
+
+from perdure.backends.sqlite import committing, loading
+from perdure.backends.sqlite.connections import SqlitePort
+from perdure.checkpoint.records import Commit, Loaded, Status, ThreadRow
+
+
+class SqliteRecords:
+    """The rows of threads in a SQLite database, for callers of the colour of its port.
+
+        shared = open_sqlite("app.db")
+        blocking, suspending = SqliteRecords(shared.blocking()), SqliteRecords(shared.suspending())
+
+    sqlite3's own errors (disk full, locked, read-only, corrupt) pass through as they are.
+    """
+
+    __slots__ = ("_port",)
+
+    def __init__(self, port: SqlitePort) -> None:
+        self._port = port
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """See `RecordStore.load`."""
+        return await self._port.run(loading.load, thread, namespace, checkpoint, within)
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """See `RecordStore.page`."""
+        return await self._port.run(loading.page, thread, namespace, before, limit)
+
+    async def number_of(self, thread: str, checkpoint: str) -> int | None:
+        """See `RecordStore.number_of`."""
+        return await self._port.run(loading.number_of, thread, checkpoint)
+
+    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+        """See `RecordStore.threads`."""
+        return await self._port.run(loading.threads, after, limit)
+
+    async def commit(self, commit: Commit) -> None:
+        """See `RecordStore.commit`."""
+        await self._port.run(committing.commit, commit, committing.encode(commit))
+
+    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+        """See `RecordStore.renew`."""
+        if leases:
+            await self._port.run(committing.renew, leases, expires_ns)
+
+    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+        """See `RecordStore.release`."""
+        await self._port.run(committing.release, thread, token, epoch, status, self._port.clock.now_ns())
+
+    async def delete(self, thread: str) -> None:
+        """See `RecordStore.delete`."""
+        await self._port.run(committing.delete, thread, self._port.clock.now_ns())
+
+    async def close(self) -> None:
+        """See `RecordStore.close`."""
+        await self._port.close()

@@ -1,0 +1,178 @@
+"""Makes an opened file this library's database, or says why it cannot be: identity, version, migrations, pragmas."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint.rows import FORMAT
+from perdure.clock import Clock
+from perdure.errors import CorruptRecord, UnknownFormat
+from perdure.failpoints import failpoint
+
+if TYPE_CHECKING:
+    import sqlite3
+
+APPLICATION_ID = 0x50726472
+"""Says in the file's header (offset 68) whose database it is: "Prdr"."""
+
+NEWEST = 1
+"""The number of the newest migration; `PRAGMA user_version` of a database that has it."""
+
+KEYS_KEPT = 4096
+"""How many threads' keys a connection remembers."""
+
+_SQLITE_NOTADB = 26
+_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "tombstone")
+
+
+class Database:
+    """One open connection and what is known of its database: what a transaction script gets.
+
+    Attributes:
+        connection: sqlite3's own.
+        execute, executemany: its methods.
+        secret: the key of this database's hashes.
+        keys: (key, incarnation) of threads seen here. A hint: whoever uses one checks it in the same statement.
+    """
+
+    __slots__ = ("connection", "execute", "executemany", "keys", "secret")
+
+    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
+        self.connection = connection
+        self.execute: Callable[..., sqlite3.Cursor] = connection.execute
+        self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
+        self.secret = secret
+        self.keys: dict[str, tuple[int, int]] = {}
+
+    def remember(self, thread: str, key: int, incarnation: int) -> None:
+        """Keep the key of a stored thread."""
+        if len(self.keys) >= KEYS_KEPT:
+            self.keys.clear()
+        self.keys[thread] = (key, incarnation)
+
+    def hash_of(self, thread: str) -> bytes:
+        """What a tombstone says instead of the id."""
+        return blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, key=self.secret).digest()
+
+
+def prepare(connection: sqlite3.Connection, *, name: str, writable: bool, synchronous: str, clock: Clock) -> Database:
+    """Check the database behind a new connection, bring it up to date, and set the connection up.
+
+    Raises:
+        CorruptRecord: it is no database, or another program's; UnknownFormat if a newer version made it.
+    """
+    connection.execute("BEGIN")  # one snapshot: another process may be making the tables
+    version = _version(connection, name)
+    connection.execute("COMMIT")
+    if writable:
+        _set_up(connection, synchronous, fresh=version == 0)
+        if version < NEWEST:
+            _migrate(connection, name, clock)
+    elif version < NEWEST:
+        raise CorruptRecord(
+            f"{name} was opened for reading only, but it has format {version} and this version of perdure reads format {NEWEST}: "
+            "open it once for writing, which brings it up to date"
+        )
+    connection.execute("PRAGMA foreign_keys = OFF")
+    connection.execute("PRAGMA trusted_schema = OFF")  # triggers and views of a hostile file call nothing
+    return Database(connection, _secret(connection, name))
+
+
+def _version(connection: sqlite3.Connection, name: str) -> int:
+    """The database's version, 0 if it has none of our tables yet."""
+    import sqlite3
+
+    try:
+        application = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        tables = {
+            row[0].lower() for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        }
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", None) == _SQLITE_NOTADB:
+            raise CorruptRecord(
+                f"{name} is not a SQLite database, or it is encrypted: give the saver a file of its own"
+            ) from error
+        raise
+    if application == APPLICATION_ID:
+        if version > NEWEST:
+            raise UnknownFormat(
+                f"{name} has format {version}; this version of perdure reads up to {NEWEST}: upgrade it (pip install -U perdure)"
+            )
+        return version
+    if application or version:
+        raise CorruptRecord(
+            f"{name} is another program's database (application_id {application:#x}, user_version {version}): give the saver a "
+            "file of its own"
+        )
+    if taken := sorted(tables.intersection(_TABLES)):
+        raise CorruptRecord(
+            f"{name} already has tables of another program named {', '.join(taken)}: give the saver a file of its own"
+        )
+    return 0
+
+
+def _set_up(connection: sqlite3.Connection, synchronous: str, *, fresh: bool) -> None:
+    if fresh:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect before the first table only
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Stays "memory" for a database in memory, and what it was on a file system that cannot share memory: as durable there.
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA secure_delete = ON").fetchone()  # what is deleted is not left in free pages
+
+
+def _migrate(connection: sqlite3.Connection, name: str, clock: Clock) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection, name)  # another process may have been first
+        for number in range(version + 1, NEWEST + 1):
+            for statement in statements_in(migration(number)):
+                connection.execute(statement)
+        if version == 0:
+            row = (1, os.urandom(32), FORMAT, clock.now_ns())
+            connection.execute("INSERT INTO store (one, key, format, created_ns) VALUES (?, ?, ?, ?)", row)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {NEWEST}")
+        failpoint("sqlite.migrate.before")
+        connection.execute("COMMIT")
+        failpoint("sqlite.migrate.after")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _secret(connection: sqlite3.Connection, name: str) -> bytes:
+    row = connection.execute("SELECT key FROM store").fetchone()
+    if row is None or not isinstance(row[0], bytes) or len(row[0]) != 32:
+        raise CorruptRecord(f"{name} is damaged: its table `store` does not have the one row with a key of 32 bytes")
+    return row[0]
+
+
+def _pragma(connection: sqlite3.Connection, pragma: str) -> int:
+    value: Any = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return int(value)
+
+
+def migration(number: int) -> str:
+    """The text of a migration."""
+    # Imported here: a database that is up to date, which is the usual case, does not need it.
+    from importlib.resources import files
+
+    return files(__package__).joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
+
+
+def statements_in(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: sqlite3's own `executescript` would commit the open transaction."""
+    import sqlite3
+
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,119 @@
+"""The SQL that is sent. Everything that comes from outside is a bound parameter.
+
+Lists of numbers are bound as one JSON array, so that a text does not depend on how long they are. Parameters are plain `?`:
+Python 3.12.0 to 3.12.3 warn of `?1`, and filters may make that an error.
+"""
+
+from __future__ import annotations
+
+BEGIN_READ = "BEGIN"
+BEGIN_WRITE = "BEGIN IMMEDIATE"
+COMMIT = "COMMIT"
+
+# ------------------------------------------------------------------------------------------------------- threads and leases
+
+_THREAD = """
+SELECT t.key, t.thread_id, t.incarnation, t.status, t.graph, t.fingerprint, t.metadata, t.created_ns, t.updated_ns,
+       l.token, l.epoch, l.expires_ns, l.holder, l.head, l.next_n, l.newest
+  FROM thread AS t CROSS JOIN lease AS l ON l.thread_key = t.key
+"""
+
+THREAD = f"{_THREAD} WHERE t.thread_id = ?"
+THREADS = f"{_THREAD} ORDER BY t.thread_id LIMIT ?"
+THREADS_AFTER = f"{_THREAD} WHERE t.thread_id > ? ORDER BY t.thread_id LIMIT ?"
+THREAD_KEY = "SELECT key, incarnation FROM thread WHERE thread_id = ?"
+TOMBSTONE = "SELECT incarnation FROM tombstone WHERE hash = ?"
+
+INSERT_THREAD = """
+INSERT INTO thread (thread_id, incarnation, status, graph, fingerprint, metadata, created_ns, updated_ns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+INSERT_LEASE = """
+INSERT INTO lease (thread_key, token, epoch, expires_ns, holder, head, next_n, newest) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+UPDATE_THREAD = """
+UPDATE thread
+   SET status = ?, graph = coalesce(?, graph), fingerprint = coalesce(?, fingerprint), metadata = coalesce(?, metadata),
+       updated_ns = ?
+ WHERE key = ?
+"""
+UPDATE_STATUS = "UPDATE thread SET status = ?, updated_ns = max(updated_ns, ?) WHERE key = ?"
+
+_GROW = "head = coalesce(?, head), next_n = max(next_n, ?), newest = max(newest, ?)"
+
+TAKE = f"UPDATE lease SET token = ?, epoch = ?, expires_ns = ?, holder = ?, {_GROW} WHERE thread_key = ?"
+KEEP = f"UPDATE lease SET expires_ns = ?, {_GROW} WHERE thread_key = ? AND token = ? AND epoch = ?"
+GIVE_BACK = f"""
+UPDATE lease SET token = NULL, expires_ns = 0, holder = NULL, {_GROW} WHERE thread_key = ? AND token = ? AND epoch = ?
+"""
+RENEW = """
+UPDATE lease SET expires_ns = max(expires_ns, ?)
+ WHERE thread_key = (SELECT key FROM thread WHERE thread_id = ?) AND token = ? AND epoch = ?
+"""
+
+# -------------------------------------------------------------------------------------------------------------- rows, written
+
+INSERT_CHECKPOINT = "INSERT INTO checkpoint (thread_key, ns, n, id, body) VALUES (?, ?, ?, ?, ?)"
+INSERT_VALUE = "INSERT INTO value (key, tag, data) VALUES (?, ?, ?)"
+INSERT_WRITE = "INSERT OR IGNORE INTO write (thread_key, ns, origin, path, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
+REPLACE_WRITE = "INSERT OR REPLACE INTO write (thread_key, ns, origin, path, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
+DELETE_WRITE = "DELETE FROM write WHERE thread_key = ? AND ns = ? AND origin = ? AND path = ? AND kind = ?"
+# Not OR IGNORE: the same name under a second number would hide rows, so that is an error.
+INSERT_NAMESPACE = "INSERT INTO namespace (thread_key, ns, name) VALUES (?, ?, ?) ON CONFLICT (thread_key, ns) DO NOTHING"
+REPLACE_CHILD = """
+INSERT OR REPLACE INTO child (thread_key, ns, origin, path, call, child_ns, head) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+
+# ----------------------------------------------------------------------------------------------------------------- rows, read
+
+NAMESPACE = "SELECT ns FROM namespace WHERE thread_key = ? AND name = ?"
+NAMESPACE_NAMES = "SELECT ns, name FROM namespace WHERE thread_key = ? AND ns IN (SELECT value FROM json_each(?))"
+
+CHECKPOINT_BY_ID = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND id = ?"
+CHECKPOINT_BY_NUMBER = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND ns = ? AND n = ?"
+NEWEST_CHECKPOINTS = """
+SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND ns = ? AND n <= ? ORDER BY n DESC LIMIT ?
+"""
+CHECKPOINTS_DOWN = (
+    "SELECT n, id, body FROM checkpoint WHERE thread_key = ? AND ns = ? AND n BETWEEN ? AND ? ORDER BY n DESC LIMIT ?"
+)
+NUMBER_OF = """
+SELECT c.n FROM thread AS t CROSS JOIN checkpoint AS c ON c.thread_key = t.key WHERE t.thread_id = ? AND c.id = ?
+"""
+
+# The namespaces of a thread with the newest number of each, newest first: one seek a namespace, never the whole history.
+NAMESPACES_BY_NEWEST = """
+SELECT ns, newest FROM (
+    SELECT s.ns, (SELECT max(c.n) FROM checkpoint AS c WHERE c.thread_key = ? AND c.ns = s.ns AND c.n <= ?) AS newest
+      FROM (SELECT 0 AS ns UNION ALL SELECT ns FROM namespace WHERE thread_key = ?) AS s
+) WHERE newest IS NOT NULL ORDER BY newest DESC LIMIT ?
+"""
+
+# For the next three, the list is one of pairs [ns, number]; CROSS JOIN makes it the outer loop, each pair one seek.
+_PAIRS = "FROM json_each(?) AS j CROSS JOIN"
+WRITES = f"""
+SELECT r.ns, r.origin, r.path, r.kind, r.body {_PAIRS} write AS r
+    ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.origin = json_extract(j.value, '$[1]')
+"""
+CHILDREN = f"""
+SELECT r.ns, r.origin, r.path, r.call, r.child_ns, r.head {_PAIRS} child AS r
+    ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.origin = json_extract(j.value, '$[1]')
+"""
+CHECKPOINT_IDS = f"""
+SELECT r.ns, r.n, r.id {_PAIRS} checkpoint AS r
+    ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.n = json_extract(j.value, '$[1]')
+"""
+VALUES = "SELECT v.key, v.tag, v.data FROM json_each(?) AS j CROSS JOIN value AS v ON v.key = j.value"
+
+# ------------------------------------------------------------------------------------------------------------------- deletion
+
+DELETE_VALUES = "DELETE FROM value WHERE key BETWEEN ? AND ?"
+DELETE_ROWS = (
+    *(f"DELETE FROM {table} WHERE thread_key = ?" for table in ("write", "child", "checkpoint", "namespace", "lease")),
+    "DELETE FROM thread WHERE key = ?",
+)
+REPLACE_TOMBSTONE = """
+INSERT INTO tombstone (hash, incarnation, deleted_ns) VALUES (?, ?, ?)
+    ON CONFLICT (hash) DO UPDATE SET incarnation = max(incarnation, excluded.incarnation), deleted_ns = excluded.deleted_ns
+"""
+TRUNCATE_WAL = "PRAGMA wal_checkpoint(TRUNCATE)"

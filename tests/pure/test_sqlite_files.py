@@ -1,0 +1,289 @@
+"""What may be a database, what is refused and how, and what a file no longer contains after a deletion. (P7, P10, P36, P39)"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.backends.sqlite import schema
+from perdure.backends.sqlite.connections import open_sqlite
+from perdure.checkpoint.records import CheckpointRow, Entry, Packed, ValueRow, WriteItem, WriteRow
+from perdure.errors import CorruptRecord, UnknownFormat
+from tests.pure.test_sqlite_records import blocking, commit, row
+
+
+def big(n: int, text: bytes) -> dict[str, Any]:
+    """A checkpoint with its value."""
+    checkpoint: CheckpointRow = row(n, changes={"v": Entry(n, None, n)})
+    return {"checkpoints": [checkpoint], "values": [ValueRow(n, Packed("b", text))], "head": n, "next_n": n + 1}
+
+
+def pragma(path: Path, name: str) -> Any:
+    connection = sqlite3.connect(path)
+    value = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    connection.close()
+    return value
+
+
+def edit(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_a_new_file_is_set_up(tmp_path: Path):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    assert not path.exists(), "opened upon first use"
+    settings = {"synchronous": 2, "journal_mode": "wal", "auto_vacuum": 2, "busy_timeout": 5000, "secure_delete": 1}
+    found = shared.run(lambda database: {name: database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings})
+    assert found == settings
+    shared.close()
+    assert pragma(path, "application_id") == schema.APPLICATION_ID
+    assert pragma(path, "user_version") == schema.NEWEST
+    assert pragma(path, "integrity_check") == "ok"
+
+
+def test_the_newest_migration_is_the_last_file():
+    folder = Path(schema.__file__).parent / "migrations"
+    assert sorted(path.name for path in folder.iterdir()) == [f"{n:04}.sql" for n in range(1, schema.NEWEST + 1)]
+
+
+def test_normal_is_a_choice_and_anything_else_an_error(tmp_path: Path):
+    shared = open_sqlite(tmp_path / "a.db", synchronous="normal", busy_timeout=0.25)
+    found = shared.run(
+        lambda database: [database.execute(f"PRAGMA {n}").fetchone()[0] for n in ("synchronous", "busy_timeout")]
+    )
+    assert found == [1, 250]
+    shared.close()
+    for wrong in ("off", "FULL", "extra", "", None, "1; DROP TABLE thread"):
+        with pytest.raises(ValueError, match="synchronous"):
+            open_sqlite(tmp_path / "a.db", synchronous=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="busy_timeout"):
+        open_sqlite(tmp_path / "a.db", busy_timeout=-1)
+    for empty in ("", b"a.db"):
+        with pytest.raises(ValueError, match="path"):
+            open_sqlite(empty)  # type: ignore[arg-type]
+
+
+def test_a_newer_database_is_refused(tmp_path: Path):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit())
+    shared.close()
+    edit(path, f"PRAGMA user_version = {schema.NEWEST + 1}")
+    with pytest.raises(UnknownFormat, match="upgrade"):
+        blocking(open_sqlite(path)).load("t", "", None)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path):
+    path = tmp_path / "notes.txt"
+    text = b"these are my notes\n" * 200
+    path.write_bytes(text)
+    with pytest.raises(CorruptRecord, match="not a SQLite database"):
+        blocking(open_sqlite(path)).load("t", "", None)
+    assert path.read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("statements", "says"),
+    [
+        (["CREATE TABLE Thread (x)", "CREATE TABLE other (x)"], "named thread:"),
+        (["CREATE VIEW lease AS SELECT 1"], "named lease:"),
+        (["CREATE TABLE x (x)", "PRAGMA user_version = 3"], "another program's"),
+        (["CREATE TABLE x (x)", "PRAGMA application_id = 99"], "another program's"),
+    ],
+)
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, statements: list[str], says: str):
+    path = tmp_path / "app.db"
+    edit(path, *statements)
+    before = path.read_bytes()
+    with pytest.raises(CorruptRecord, match=says):
+        blocking(open_sqlite(path)).commit(commit())
+    assert path.read_bytes() == before
+
+
+def test_tables_of_other_names_may_stay(tmp_path: Path):
+    path = tmp_path / "app.db"
+    edit(path, "CREATE TABLE customers (x)", "INSERT INTO customers VALUES (1)")
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit())
+    shared.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT * FROM customers").fetchall() == [(1,)]
+    connection.close()
+
+
+def test_a_database_without_its_key_is_damaged(tmp_path: Path):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit())
+    shared.close()
+    edit(path, "DELETE FROM store")
+    with pytest.raises(CorruptRecord, match="damaged"):
+        blocking(open_sqlite(path)).load("t", "", None)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory(tmp_path: Path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        blocking(open_sqlite(folder / "a.db")).load("t", "", None)
+
+
+def test_a_missing_directory_is_named(tmp_path: Path):
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        blocking(open_sqlite(tmp_path / "none" / "a.db")).load("t", "", None)
+    assert str(tmp_path / "none" / "a.db") in caught.value.__notes__[0]
+
+
+def test_a_uri_may_say_read_only(tmp_path: Path):
+    path = tmp_path / "a b%.db"
+    uri = f"file:{tmp_path}/a%20b%25.db"
+    shared = open_sqlite(uri)
+    blocking(shared).commit(commit(**big(1, b"x")))
+    reader = open_sqlite(uri + "?mode=ro")
+    assert path.exists()
+    assert blocking(reader).load("t", "", None).row == row(1, changes={"v": Entry(1, None, 1)})
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        blocking(reader).commit(commit("u"))
+    assert blocking(reader).page("t", None, before=None, limit=3)
+    reader.close()
+    shared.close()
+
+
+def test_read_only_does_not_make_a_database(tmp_path: Path):
+    path = tmp_path / "a.db"
+    with pytest.raises(sqlite3.OperationalError):
+        blocking(open_sqlite(f"file:{path}?mode=ro")).load("t", "", None)
+    edit(path, "CREATE TABLE x (x)")
+    with pytest.raises(CorruptRecord, match="reading only"):
+        blocking(open_sqlite(f"file:{path}?mode=ro")).load("t", "", None)
+
+
+def test_a_relative_path_is_meant_from_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    plain, uri = open_sqlite("a.db"), open_sqlite("file:b.db?mode=rwc")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for shared in (plain, uri):
+        blocking(shared).commit(commit())
+        shared.close()
+    assert {path.name for path in tmp_path.glob("*.db")} == {"a.db", "b.db"}
+
+
+@pytest.mark.parametrize("path", [":memory:", "file::memory:", "file:x?mode=memory"])
+def test_a_database_in_memory(path: str):
+    shared = open_sqlite(path)
+    store = blocking(shared)
+    store.commit(commit(**big(1, b"x")))
+    assert store.load("t", "", None).values == {1: Packed("b", b"x")}
+    store.delete("t")
+    assert store.load("t", "", None).thread.incarnation == 2
+    shared.close()
+
+
+def test_a_full_disk_stores_nothing_and_can_be_mended(tmp_path: Path):
+    shared = open_sqlite(tmp_path / "a.db", synchronous="normal")
+    store = blocking(shared)
+    store.commit(commit(lease="take", **big(1, b"small")))
+    shared.run(lambda database: database.execute("PRAGMA max_page_count = 40").fetchone())
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        store.commit(commit(lease="keep", **big(2, b"x" * 400_000)))
+    assert store.load("t", "", None).row.n == 1
+    assert store.load("t", "", None).thread.next_n == 2
+    shared.run(lambda database: database.execute("PRAGMA max_page_count = 100000").fetchone())
+    store.commit(commit(lease="keep", **big(2, b"x" * 400_000)))
+    assert store.load("t", "", None).row.n == 2
+    shared.close()
+
+
+def test_a_lock_that_lasts_is_sqlites_own_error(tmp_path: Path):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path, busy_timeout=0.05)
+    store = blocking(shared)
+    store.commit(commit(lease="take"))
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        store.commit(commit(lease="keep", **big(1, b"")))
+    assert store.load("t", "", None).row is None, "readers do not wait for a writer"
+    other.execute("ROLLBACK")
+    other.close()
+    store.commit(commit(lease="keep", **big(1, b"")))
+    shared.close()
+
+
+# --------------------------------------------------------------------------------------------------- what a deletion leaves
+
+
+def everything(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+def test_nothing_in_the_file_mentions_a_deleted_thread(tmp_path: Path):
+    shared = open_sqlite(tmp_path / "a.db", synchronous="normal")
+    store = blocking(shared)
+    names = [f"thread-{n:04}-of-a-customer" for n in range(100)]
+    for name in names:
+        # The id is in values, small and large, in paths, in metadata and in the names of namespaces as well.
+        text = name.encode()
+        write = WriteRow(0, 1, f"!{name}", -1, (WriteItem(name, Packed("s", text)),))
+        inner = row(3, ns=2, metadata={"thread_id": name})
+        fields = big(1, text * 30) | {"writes": [write], "namespaces": [(2, f"sub:{name}")], "next_n": 5}
+        fields["checkpoints"] += [inner]
+        fields["values"] += [ValueRow(4, Packed("b", text * 2000))]
+        store.commit(commit(name, lease="take", **fields))
+        replaced = WriteRow(0, 1, f"!{name}", -1, ())
+        store.commit(commit(name, lease="keep", writes=[replaced], next_n=5))
+    assert names[7].encode() in everything(tmp_path)
+    kept = set(names[::5])
+    for name in names:
+        if name not in kept:
+            store.delete(name)
+    found = everything(tmp_path)
+    assert [name for name in names if name.encode() in found] == sorted(kept)
+    assert [one.thread for one in store.threads(after=None, limit=1000)] == sorted(kept)
+    shared.close()
+    found = everything(tmp_path)
+    assert [name for name in names if name.encode() in found] == sorted(kept)
+
+
+def test_a_deletion_does_not_wait_for_readers(tmp_path: Path):
+    shared = open_sqlite(tmp_path / "a.db", busy_timeout=5.0)
+    store = blocking(shared)
+    store.commit(commit(**big(1, b"x")))
+    reader = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM thread").fetchall()
+    store.delete("t")
+    assert reader.execute("SELECT count(*) FROM thread").fetchone() == (1,)
+    assert shared.run(lambda database: database.execute("PRAGMA busy_timeout").fetchone()) == (5000,)
+    reader.close()
+    shared.close()
+
+
+def test_two_databases_hash_an_id_differently(tmp_path: Path):
+    hashes = []
+    for name in ("a.db", "b.db"):
+        shared = open_sqlite(tmp_path / name)
+        blocking(shared).commit(commit())
+        blocking(shared).delete("t")
+        hashes.append(shared.run(lambda database: database.execute("SELECT hash FROM tombstone").fetchone()[0]))
+        shared.close()
+    assert len(hashes[0]) == 16
+    assert hashes[0] != hashes[1]
+
+
+def test_a_migration_is_cut_into_statements():
+    script = (
+        "-- a; comment\nCREATE TABLE a (x); -- ; more\nCREATE TRIGGER t AFTER INSERT ON a BEGIN\n  SELECT 1;\nEND;\n\n-- end\n"
+    )
+    assert [text.split()[-1] for text in schema.statements_in(script)] == ["more", "END;"]
