@@ -1,0 +1,158 @@
+"""One task from its first attempt to its outcome: call, retry, choose the way. Written once, for both colours.
+
+What the node does with its signals does not matter: a pause that was reached is in the task before it unwinds.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from perdure.engine import returns
+from perdure.engine.retry import pause_before_next
+from perdure.errors import GraphBubbleUp, GraphInterrupt, InvalidUpdateError, ParentCommand, StoppedIteration
+
+if TYPE_CHECKING:
+    from perdure.engine.ports import World
+    from perdure.engine.program import Branch
+    from perdure.engine.returns import Write
+    from perdure.engine.task import Task
+
+
+def call_inline(task: Task) -> Any:
+    """An attempt at a plain task without a coroutine around it: the fast path of a super-step.
+
+    Returns the awaitable that the function returned, if it did; otherwise None, and the task has its outcome.
+    Runs in the node's own context. BaseExceptions other than the runtime's signals pass through.
+    """
+    task.attempt += 1
+    try:
+        value = task.call()
+        if value.__class__ is not dict and inspect.isawaitable(value):
+            return value
+        if task.pauses:
+            return None
+        writes = returns.writes_of(task.run.program, task.node.name, value)
+        for branch in task.node.branches:
+            chosen = _choose(task, branch, writes)
+            if inspect.isawaitable(chosen):
+                raise _unexpected_awaitable(task, branch, chosen)
+            writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
+        task.writes = writes
+    except GraphBubbleUp as signal:
+        bubble(task, signal)
+    except Exception as error:
+        fail(task, error)
+    return None
+
+
+def _choose(task: Task, branch: Branch, writes: list[Write]) -> Any:
+    run = task.run
+    return task.invoke(branch.call, task.see(branch.view or run.program.start.view, run.live.preview(writes)))
+
+
+def _unexpected_awaitable(task: Task, branch: Branch, chosen: Any) -> InvalidUpdateError:
+    if inspect.iscoroutine(chosen):
+        chosen.close()
+    return InvalidUpdateError(
+        f"the conditional edge {branch.name!r} of node {task.node.name!r} returned an awaitable; declare its path function with "
+        "'async def', so that the graph knows to wait for it",
+        node=task.node.name,
+    )
+
+
+async def attempt(task: Task, world: World) -> None:
+    """Run a task to its outcome, which is then in it. Runs in the node's own context.
+
+    BaseExceptions that are not the runtime's own signals (a cancellation, Ctrl-C) pass through.
+    """
+    node = task.node
+    failures = 0
+    while True:
+        task.begin()
+        try:
+            await _once(task, world)
+            return
+        except GraphBubbleUp as signal:
+            bubble(task, signal)
+            return
+        except Exception as error:
+            failures += 1
+            pause = pause_before_next(node.retry, error, failures, world.jitter()) if node.retry else None
+            if pause is None:
+                fail(task, error)
+                return
+        await world.sleep(pause)
+
+
+async def _once(task: Task, world: World) -> None:
+    node = task.node
+    if node.call.subgraph is not None:
+        value = await task.run.run_child(task)
+    else:
+        value = task.call()
+        if inspect.isawaitable(value):
+            value = await world.settle(value, task, node.timeout)
+    await complete(task, value, world)
+
+
+async def settled(task: Task, awaitable: Any, world: World) -> None:
+    """The second half of `call_inline`, where a plain function returned an awaitable."""
+    try:
+        await complete(task, await world.settle(awaitable, task, None), world)
+    except GraphBubbleUp as signal:
+        bubble(task, signal)
+    except Exception as error:
+        fail(task, error)
+
+
+async def complete(task: Task, value: Any, world: World) -> None:
+    """Take a node's result as the task's outcome, and let its branches choose.
+
+    Raises:
+        Exception: the result or a choice is not valid, or a path function failed.
+    """
+    if task.is_paused:
+        return
+    writes = returns.writes_of(task.run.program, task.node.name, value)
+    for branch in task.node.branches:
+        chosen = _choose(task, branch, writes)
+        if inspect.isawaitable(chosen):
+            chosen = await world.settle(chosen, task, None)
+        writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
+    task.writes = writes
+
+
+def bubble(task: Task, signal: GraphBubbleUp) -> None:
+    """Turn a signal that left the node into the task's outcome."""
+    if isinstance(signal, GraphInterrupt):
+        if not signal.interrupts:
+            task.halted = True
+        known = {pause.id for pause in task.pauses}
+        task.pauses.extend(pause for pause in signal.interrupts if pause.id not in known)
+        return
+    if isinstance(signal, ParentCommand):
+        run = task.run
+        if run.parent is None:
+            where = f"node {task.node.name!r} of graph {run.program.name!r}"
+            fail(task, InvalidUpdateError(f"There is no parent graph: {where} gave {signal.command!r} at the root", node=task.node.name))
+            return
+        task.error = signal
+        return
+    fail(task, signal)
+
+
+def fail(task: Task, error: BaseException) -> None:
+    """Record why a task failed for good, with a note that says which task it was."""
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        wrapped = StoppedIteration(
+            f"node {task.node.name!r} let {type(error).__name__} escape; catch it in the node", node=task.node.name
+        )
+        wrapped.__cause__ = error
+        error = wrapped
+    task.writes = None
+    task.error = error
+    note = f"During task with name '{task.node.name}' and id '{task.id}'"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+

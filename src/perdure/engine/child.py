@@ -1,0 +1,133 @@
+"""Graphs that run inside a task of another graph: as a node, or called by a node's code. Written once for both colours.
+
+A child shares its parent's hold on the thread and keeps books of its own, in a namespace named after the task that runs it. The
+parent's task points to the child's newest checkpoint, so "where was I" is answered by following that pointer from whatever
+checkpoint of the parent one starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint.records import Loaded
+from perdure.constants import NS_SEP
+from perdure.engine.decide import check_command
+from perdure.engine.loop import super_steps
+from perdure.engine.opening import Opened, open_in, open_run
+from perdure.engine.run import Run
+from perdure.errors import GraphInterrupt
+from perdure.runtime.config import merged
+from perdure.types import Command
+
+if TYPE_CHECKING:
+    from perdure.engine.compiled import CompiledGraph
+    from perdure.engine.task import Task
+    from perdure.streaming.modes import Event
+    from perdure.types import RunnableConfig
+
+
+async def run_node(task: Task) -> Any:
+    """Run the subgraph that is a task's node; return its output.
+
+    Raises:
+        GraphInterrupt: it paused; its questions are the task's.
+        Exception: whatever it raised.
+    """
+    graph = task.node.call.subgraph
+    send = task.send
+    given = task.see(task.node.view) if send is None else send.arg
+    run = child_run(task, graph, task.run.config)
+    opened = await open_child(run, task, graph, given)
+    async for events in super_steps(run, opened):
+        for event in events:
+            task.run.runner.post(event)
+    return finish(run)
+
+
+def finish(run: Run) -> Any:
+    """What a child's run gives to its parent.
+
+    Raises:
+        GraphInterrupt: it paused.
+    """
+    if run.outcome == "paused":
+        raise GraphInterrupt(run.waiting)
+    if run.outcome == "break":
+        raise GraphInterrupt(())
+    return run.values()
+
+
+def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, **options: Any) -> Run:
+    """A run of `graph` inside `task`."""
+    above = task.run
+    call = task.calls
+    task.calls += 1
+    namespace = task.namespace if call == 0 else f"{task.namespace}{NS_SEP}{call}"
+    if graph.checkpointer is True:
+        namespace = NS_SEP.join(part.split(":")[0] for part in namespace.split(NS_SEP))
+    settings: dict[str, Any] = {
+        "modes": above.modes if above.subgraphs else above.modes & {"custom", "messages"},
+        "subgraphs": above.subgraphs,
+        "context": above.context,
+        "store": graph.store if graph.store is not None else above.store,
+        "cache": graph.cache if graph.cache is not None else above.cache,
+        "control": above.control,
+        **options,
+    }
+    run = Run(
+        graph.program,
+        merged(graph.bound_config, config),
+        above.runner.child(),
+        parent=task,
+        namespace=namespace,
+        run_child=run_node,
+        clock=above.clock,
+        **settings,
+    )
+    run.run_id = above.run_id
+    run.call_index = call
+    run.answers = above.answers
+    return run
+
+
+async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any) -> Opened:
+    """Begin a child's run: where it was, if this task began it before; else afresh, with `given`.
+
+    Raises:
+        UnknownKey, InvalidUpdateError, NotStorable: the input cannot be taken.
+    """
+    journal = task.run.journal
+    if isinstance(given, Mapping) and not run.program.root:
+        known = run.program.input_keys
+        given = {key: value for key, value in given.items() if key in known}
+    if journal is None or graph.checkpointer is False:
+        return await open_run(run, given, None)
+    session = journal.session
+    place = (journal.ns, task.origin, task.path, run.call_index)
+    pointer = task.run.children.get(place[1:])
+    if pointer is not None:
+        ns, head = pointer
+        loaded = await session.access.records.load(session.thread, ns, head)
+        if loaded.row is not None:
+            # The task began it before and did not end itself: the child goes on, or, if it had ended, gives its output again.
+            return await open_in(run, session, loaded, given if isinstance(given, Command) else None, ns=ns, child_of=place)
+    if graph.checkpointer is True:
+        loaded = await session.access.records.load(session.thread, run.namespace, None)
+        if loaded.row is not None:
+            return await open_in(run, session, loaded, given, ns=loaded.row.ns, child_of=place)
+    loaded = Loaded(session.loaded.thread, None)
+    return await open_in(run, session, loaded, given, ns=session.numbers.take(), child_of=place, new=True)
+
+
+async def stream_inside(
+    task: Task, graph: CompiledGraph, given: Any, config: RunnableConfig, options: Mapping[str, Any]
+) -> AsyncGenerator[tuple[Run, list[Event]], None]:
+    """Run a graph that a node's own code called; yield its run with the events of each step."""
+    if isinstance(given, Command):
+        check_command(given, saver=task.run.journal is not None)
+    run = child_run(task, graph, config, **options)
+    opened = await open_child(run, task, graph, given)
+    async for events in super_steps(run, opened):
+        yield run, events
+    yield run, []

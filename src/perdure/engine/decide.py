@@ -1,0 +1,110 @@
+"""What a call means, given what is stored: start, go on, answer, branch off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import AmbiguousAnswer, EmptyInputError, InvalidUpdateError, UnknownInterruptError, UnknownThread
+from perdure.ids import is_interrupt_id
+from perdure.types import NO_ANSWER, Command, Interrupt
+
+if TYPE_CHECKING:
+    from perdure.engine.restore import Restored
+
+
+def nothing_to_resume(thread: str) -> UnknownThread:
+    """The error for going on with a thread that was never started."""
+    return UnknownThread(
+        f"Received no input for __start__: thread {thread!r} has no checkpoint to go on from. Give an input to start it; if it should "
+        "exist, look whether thread_id and saver are the right ones",
+        thread=thread,
+    )
+
+
+def check_command(command: Command[Any], *, saver: bool) -> None:
+    """Refuse a command that a caller cannot give.
+
+    Raises:
+        InvalidUpdateError: it is for a parent graph, of which a caller has none.
+        EmptyInputError: it says nothing.
+        RuntimeError: it answers a pause of a graph that saves nothing.
+    """
+    if command.graph is not None:
+        raise InvalidUpdateError(f"There is no parent graph: a call cannot pass Command(graph={command.graph!r})")
+    if command.resume is not NO_ANSWER and not saver:
+        raise RuntimeError("Cannot use Command(resume=...) without checkpointer: without one, no pause is remembered")
+    if command.resume is NO_ANSWER and command.update is None and not command.goto and command.goto != 0:
+        raise EmptyInputError("Received empty Command input: give it resume=, update= or goto=")
+
+
+def route(resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thread: str) -> dict[str, Any]:
+    """Which question each answer is for, by pause id.
+
+    A dict is a map of answers if it is not empty and all its keys look like pause ids; anything else is one bare answer.
+
+    Args:
+        resume: the answer or answers.
+        pending: the questions that are open.
+        at_breakpoint: the run waits at a static breakpoint, which any bare answer passes.
+        thread: for the errors.
+
+    Raises:
+        UnknownInterruptError: an answer is for no open question.
+        AmbiguousAnswer: a bare answer while several questions are open.
+    """
+    questions = {pause.id: pause for pause in pending}
+    if isinstance(resume, Mapping) and resume and all(is_interrupt_id(key) for key in resume):
+        unknown = [key for key in resume if key not in questions]
+        if unknown:
+            raise UnknownInterruptError(
+                f"no open question of thread {thread!r} has the id {', '.join(map(repr, unknown))}; {_listing(questions)}. Nothing was "
+                "stored",
+                reason="not_pending",
+                interrupt_ids=unknown,
+                pending_ids=tuple(questions),
+                thread=thread,
+            )
+        return dict(resume)
+    if len(questions) == 1:
+        return {next(iter(questions)): resume}
+    if not questions:
+        if at_breakpoint:
+            return {}
+        raise UnknownInterruptError(
+            f"thread {thread!r} has no open question that Command(resume=...) could answer. Nothing was stored. To go on with an "
+            "unfinished run use invoke(None, config)",
+            reason="not_pending",
+            thread=thread,
+        )
+    raise AmbiguousAnswer(
+        "When there are multiple pending interrupts, you must specify the interrupt id when resuming: "
+        f"Command(resume={{id: answer}}); {_listing(questions)}. Nothing was stored",
+        reason="ambiguous",
+        pending_ids=tuple(questions),
+        thread=thread,
+    )
+
+
+def _listing(questions: Mapping[str, Interrupt]) -> str:
+    if not questions:
+        return "none is open"
+    return "open are " + ", ".join(f"{pause!r} ({str(question.value)[:60]!r})" for pause, question in questions.items())
+
+
+def open_questions(restored: Restored, answers: Mapping[str, Any]) -> list[Interrupt]:
+    """All open questions of a checkpoint's tasks."""
+    return [
+        pause
+        for path, origin in open_paths(restored)
+        for pause, _ in restored.open_pauses(origin, path, answers)
+    ]
+
+
+def open_paths(restored: Restored) -> list[tuple[str, int]]:
+    """(path, origin) of the tasks that a checkpoint leads to."""
+    live = restored.live
+    return [
+        *((f"#{index}", origin) for index, origin in live.open_sends.items()),
+        *((name, live.fired[name][0]) for name in sorted(live.fired)),
+    ]

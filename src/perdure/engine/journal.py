@@ -1,0 +1,373 @@
+"""From what happened in a run to the rows that say so, and the commits that store them.
+
+A `Journal` keeps the books of one graph in a thread (the root, or a subgraph in a namespace of its own): it encodes values as
+they come, stages rows, and flushes them as one commit. Encoding happens before anything is staged, so a value that cannot be
+stored leaves no half-written step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from perdure.channels.base import MISSING
+from perdure.channels.last_value import LastValue
+from perdure.checkpoint.records import (
+    ANSWERS,
+    ERROR,
+    FULL_EVERY,
+    INLINE_LIMIT,
+    PAUSES,
+    RESULT,
+    ROOT_NS,
+    CheckpointRow,
+    ChildRow,
+    Entry,
+    LeaseOp,
+    Packed,
+    Pending,
+    Status,
+    ValueRow,
+    WriteItem,
+    WriteRow,
+)
+from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, NO_WRITES, START, TASKS
+from perdure.engine import frontier
+from perdure.errors import NotStorable
+from perdure.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from perdure.engine.live import Live
+    from perdure.engine.session import Session
+    from perdure.engine.task import Task
+    from perdure.types import Interrupt
+
+CHAIN_SPAN = 512
+"""A chain of rows is also cut when it spans this many numbers, so that reading it never scans a long foreign branch."""
+
+Ending = Literal["idle", "interrupted", "error"]
+
+
+class Journal:
+    """The books of one graph in a thread.
+
+    Attributes:
+        session: the hold on the thread.
+        ns: number of the namespace.
+        namespace: its name, "" for the root.
+        row: the newest checkpoint, staged or stored.
+        ids: public ids by number, as far as they are needed for task ids.
+        child_of: for a subgraph: where its parent keeps the pointer to it (ns, origin, path, call).
+    """
+
+    __slots__ = (
+        "_batch_children",
+        "_batch_names",
+        "_chain",
+        "_checkpoints",
+        "_recent",
+        "_values",
+        "_writes",
+        "child_of",
+        "entries",
+        "ids",
+        "namespace",
+        "ns",
+        "row",
+        "session",
+        "stored_row",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        ns: int,
+        namespace: str,
+        *,
+        row: CheckpointRow | None = None,
+        entries: dict[str, Entry] | None = None,
+        chain: int = 0,
+        ids: dict[int, str] | None = None,
+        child_of: tuple[int, int, str, int] | None = None,
+        new: bool = False,
+    ) -> None:
+        self.session = session
+        self.ns = ns
+        self.namespace = namespace
+        self.row = row
+        self.stored_row = row
+        self.entries = entries if entries is not None else {}
+        self.ids = ids if ids is not None else {}
+        self.child_of = child_of
+        self._chain = chain
+        if row is not None:
+            self.ids[row.n] = row.id
+        self._batch_names: list[tuple[int, str]] = [(ns, namespace)] if new else []
+        self._batch_children: list[ChildRow] = []
+        self._checkpoints: list[CheckpointRow] = []
+        self._values: list[ValueRow] = []
+        self._writes: list[WriteRow] = []
+        self._recent: dict[int, tuple[Any, Packed, int | None]] = {}
+
+    # -- encoding ---------------------------------------------------------------------------------------------------------
+
+    def _pack(self, value: Any, where: str, key: str) -> tuple[Packed, int | None]:
+        """A value's bytes and, where they are too many to ride along, the number of a new value row."""
+        try:
+            tag, data = self.session.serde.dumps_typed(value)
+        except NotStorable as error:
+            error.key = path = f"{where}[{key!r}]{error.key or ''}"
+            error.thread = error.thread or self.session.thread
+            error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
+            raise
+        packed = Packed(tag, data)
+        ref = None
+        if data.__class__ is bytes and len(data) > INLINE_LIMIT:
+            ref = self.session.numbers.take()
+            self._values.append(ValueRow(ref, packed))
+        self._recent[id(value)] = (value, packed, ref)
+        return packed, ref
+
+    def _item(self, channel: str, value: Any, where: str) -> WriteItem:
+        packed, ref = self._pack(value, where, channel)
+        return WriteItem(channel, packed if ref is None else None, ref)
+
+    # -- staging ----------------------------------------------------------------------------------------------------------
+
+    def result(self, task: Task) -> None:
+        """Stage a task's result.
+
+        Raises:
+            NotStorable: one of its writes cannot be stored; nothing was staged.
+        """
+        where = f"update of node {task.node.name!r}"
+        items = tuple(self._item(channel, value, where) for channel, value in task.writes or ())
+        self._writes.append(WriteRow(self.ns, task.origin, task.path, RESULT, items or (_NOTHING,)))
+        task.stored = True
+
+    def pauses(self, task: Task, questions: Sequence[Interrupt]) -> None:
+        """Stage a task's open questions."""
+        items = tuple(
+            self._item(pause.id, [pause.value, pause.response_schema, task.places.get(pause.id)], "interrupt") for pause in questions
+        )
+        self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items))
+
+    def answers(self, origin: int, path: str, answers: Mapping[str, Any]) -> None:
+        """Stage all answers that a task has so far, by pause id."""
+        items = tuple(self._item(pause, value, "resume") for pause, value in answers.items())
+        self._writes.append(WriteRow(self.ns, origin, path, ANSWERS, items))
+
+    def error(self, task: Task) -> None:
+        """Stage why a task failed, or that it was cancelled."""
+        if task.cancelled:
+            items: tuple[WriteItem, ...] = (WriteItem(CANCELLED, Packed("null", b"")),)
+        else:
+            items = (self._item("error", task.error, "error"),)
+            if task.handled is not None:
+                items = (*items, self._item(ERROR_SOURCE_NODE, task.node.name, "error"))
+        self._writes.append(WriteRow(self.ns, task.origin, task.path, ERROR, items))
+
+    def edit(self, name: str, n: int, writes: Iterable[tuple[str, Any]]) -> Pending:
+        """Stage the values of an edit made in the name of a node, on the checkpoint that it makes."""
+        path = f"={name}"
+        items = tuple(self._item(channel, value, f"update as {name!r}") for channel, value in writes)
+        self._writes.append(WriteRow(self.ns, n, path, RESULT, items or (_NOTHING,)))
+        return Pending(path, n, (name,))
+
+    def checkpoint(
+        self,
+        live: Live,
+        source: str,
+        changed: Iterable[str],
+        *,
+        identity: tuple[int, str] | None = None,
+        ran: tuple[Pending, ...] = (),
+        metadata: Mapping[str, Any] | None = None,
+        given: Any = MISSING,
+        start: bool = False,
+    ) -> CheckpointRow:
+        """Stage a checkpoint of the live state.
+
+        Args:
+            live: the state.
+            source: what made it.
+            changed: keys whose values may differ from the parent's.
+            identity: its number and id, where they were needed before.
+            ran: the tasks whose results it holds.
+            metadata: what to keep with it.
+            given: the input, which is kept until its super-step has been applied.
+            start: the entry is to run next.
+
+        Raises:
+            NotStorable: a value cannot be stored; nothing was staged.
+        """
+        session = self.session
+        parent = self.row
+        n, public = identity or session.numbers.checkpoint(live.step)
+        changes: dict[str, Entry | None] = {}
+        channels = live.channels
+        recent = self._recent
+        for key in changed:
+            channel = channels[key]
+            if not channel.tracked:
+                continue
+            value = channel.checkpoint()
+            if value is MISSING:
+                changes[key] = None
+                continue
+            # What a task wrote to a LastValue is its value, and is encoded once. Not so for reducers, which may have extended
+            # the very object that was written.
+            seen = recent.get(id(value)) if type(channel) is LastValue else None
+            if seen is not None and seen[0] is value:
+                changes[key] = Entry(n, seen[1] if seen[2] is None else None, seen[2])
+            else:
+                changes[key] = self._entry(n, value, key)
+        self._recent = {}
+        entries = self.entries
+        if given is not MISSING:
+            changes[START] = self._entry(n, given, "input")
+        elif START in entries:
+            changes[START] = None
+        if live.sends:
+            changes[TASKS] = self._entry(n, list(live.sends), TASKS)
+        elif TASKS in entries:
+            changes[TASKS] = None
+        pending = frontier.of_live(live, n)
+        if start:
+            pending = (Pending(START, n), *pending)
+        row = CheckpointRow(
+            n,
+            self.ns,
+            public,
+            None if parent is None else parent.n,
+            n,
+            live.step,
+            source,
+            changes,
+            False,
+            pending,
+            ran,
+            {name: tuple(sorted(seen)) for name, seen in live.joins.items()} if live.joins else {},
+            tuple(Pending(path, origin, why) for path, (origin, why) in live.deferred.items()) if live.deferred else (),
+            dict(metadata) if metadata else {},
+        )
+        for key, entry in changes.items():
+            if entry is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = entry
+        self.ids[n] = public
+        self._link(row, parent)
+        self._checkpoints.append(row)
+        self.row = row
+        return row
+
+    def _entry(self, n: int, value: Any, key: str) -> Entry:
+        packed, ref = self._pack(value, "state", key)
+        return Entry(n, packed if ref is None else None, ref)
+
+    def _link(self, row: CheckpointRow, parent: CheckpointRow | None) -> None:
+        """Make the row a full one, or hang it on its parent's chain."""
+        if parent is None or self._chain >= FULL_EVERY or row.n - parent.base > CHAIN_SPAN:
+            row.full = True
+            row.base = row.n
+            row.changes = dict(self.entries)
+            self._chain = 1
+            return
+        row.base = parent.base
+        self._chain += 1
+
+    def point(self, child: ChildRow) -> None:
+        """Stage a pointer from a task to its subgraph's newest checkpoint."""
+        self._batch_children.append(child)
+
+    # -- flushing ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is staged."""
+        return not (self._checkpoints or self._writes or self._batch_children)
+
+    def drop_history(self) -> None:
+        """Keep of what is staged only the newest checkpoint, on top of the last stored one: durability "exit"."""
+        if not self._checkpoints:
+            return
+        last = self._checkpoints[-1]
+        last.parent = None if self.stored_row is None else self.stored_row.n
+        last.full = True
+        last.base = last.n
+        last.changes = dict(self.entries)
+        last.ran = ()
+        self._checkpoints = [last]
+        needed = {entry.ref for entry in self.entries.values() if entry.ref is not None}
+        origins = {last.n, *(task.origin for task in last.frontier)}
+        self._writes = [row for row in self._writes if row.origin in origins]
+        needed.update(item.ref for row in self._writes for item in row.items if item.ref is not None)
+        self._values = [value for value in self._values if value.n in needed]
+
+    def fill(self, commit: Commit) -> None:
+        """Move what is staged into a commit."""
+        commit.checkpoints.extend(self._checkpoints)
+        commit.values.extend(self._values)
+        commit.writes.extend(self._writes)
+        commit.namespaces.extend(self._batch_names)
+        commit.children.extend(self._batch_children)
+        if self._checkpoints:
+            head = self._checkpoints[-1].n
+            if self.ns == ROOT_NS:
+                commit.head = head
+            elif self.child_of is not None:
+                commit.children.append(ChildRow(*self.child_of, self.ns, head))
+            self.stored_row = self._checkpoints[-1]
+        self._checkpoints, self._values, self._writes = [], [], []
+        self._batch_names, self._batch_children = [], []
+
+    async def flush(self, ending: Ending | None = None) -> None:
+        """Store what is staged as one commit; with `ending`, give the lease back in it.
+
+        Under durability "async" the commit is only started, after the one before it has become durable. Under "exit" nothing but
+        the lease is stored before the end, and of a subgraph that ended well nothing at all.
+
+        Raises:
+            SaveFailed, ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: see `Session.store`.
+        """
+        session = self.session
+        is_root = self.child_of is None
+        final = ending is not None and is_root
+        op: LeaseOp
+        if session.held:
+            op = "release" if final else "keep"
+        else:
+            op = "once" if final else "take"
+        status: Status | None = ending if final else None if session.held else "busy"
+        if session.durability == "exit":
+            self.drop_history()
+            if ending is None or (ending == "idle" and not is_root):
+                if not session.held:
+                    await session.store(session.commit_for(op, status))
+                    session.hold(True)
+                return
+        commit = session.commit_for(op, status)
+        self.fill(commit)
+        failpoint("engine.commit.before")
+        if session.durability != "async" or op != "keep":
+            await session.settle()
+            await session.store(commit)
+        else:
+            await session.settle()
+            session.begin_write(commit)
+        session.hold(not final)
+        failpoint("engine.commit.after")
+
+    async def flush_once(self, status: Status) -> None:
+        """Store what is staged in a single write of a thread that nobody holds: an edit inside a subgraph.
+
+        Raises:
+            SaveFailed, ThreadBusy, StaleLoad: see `Session.store`.
+        """
+        commit = self.session.commit_for("once", status)
+        self.fill(commit)
+        await self.session.store(commit)
+
+
+_NOTHING = WriteItem(NO_WRITES, Packed("null", b""))

@@ -1,0 +1,61 @@
+"""What a call of a graph may say besides input and config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from perdure.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from perdure.runtime.runtime import RunControl
+    from perdure.types import All, Durability, OnBusy
+
+
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of `invoke`, `ainvoke`, `stream` and `astream`.
+
+    Attributes:
+        context: the run's context, coerced to the graph's context schema if it is a dict.
+        output_keys: restrict the output to this key, or to these.
+        interrupt_before: pause before these nodes ("*": all), in place of those given to `compile`.
+        interrupt_after: pause after these nodes.
+        durability: "sync" (default): each super-step is durable before the next begins. "async": one super-step runs ahead.
+            "exit": saved only when the run ends, pauses or fails.
+        control: a handle with which other code may ask the run to stop after a super-step.
+        on_busy: what to do when another run holds the thread: "reject" (default) raises ThreadBusy, "wait" queues behind it.
+        busy_timeout: for "wait": for how many seconds, 60 by default.
+    """
+
+    context: Any
+    output_keys: str | Sequence[str] | None
+    interrupt_before: All | Sequence[str] | None
+    interrupt_after: All | Sequence[str] | None
+    durability: Durability | None
+    control: RunControl | None
+    on_busy: OnBusy
+    busy_timeout: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """`RunOptions` with defaults, checked."""
+
+    context: Any = None
+    output_keys: str | Sequence[str] | None = None
+    interrupt_before: Any = None
+    interrupt_after: Any = None
+    durability: Durability | None = None
+    control: RunControl | None = None
+    on_busy: OnBusy = "reject"
+    busy_timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.on_busy not in ("reject", "wait"):
+            raise InvalidConfig(f"on_busy must be 'reject' or 'wait', got {self.on_busy!r}", key="on_busy")
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds to wait for a busy thread; None: do not."""
+        return self.busy_timeout if self.on_busy == "wait" else None

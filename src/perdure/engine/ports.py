@@ -1,0 +1,82 @@
+"""What the flows of the engine ask of the world. Each port has a blocking and a suspending form."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from perdure.engine.task import Task
+    from perdure.types import TimeoutPolicy
+
+
+class World(Protocol):
+    """What one attempt at a task needs while it runs."""
+
+    async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
+        """The result of an awaitable that user code returned.
+
+        Raises:
+            NodeTimeoutError: the timeout passed first.
+        """
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def jitter(self) -> float:
+        """A random number between 0 and 1."""
+        ...
+
+
+class InFlight(Protocol):
+    """A write that was started and may not have ended."""
+
+    async def wait(self) -> None:
+        """Wait until it is done; raise what it raised."""
+        ...
+
+
+class Runner(Protocol):
+    """Runs the tasks of super-steps, starts writes beside them, and waits. One for each run."""
+
+    def can_inline(self, task: Task) -> bool:
+        """The task may be run by `run_one`, without giving up the chance to stop it or to hear from it."""
+        ...
+
+    async def run_one(self, task: Task) -> None:
+        """Run a task right here; its outcome is in it. Cancellations and Ctrl-C pass through."""
+        ...
+
+    def run(self, tasks: Sequence[Task], *, limit: int | None, timeout: float | None) -> AsyncGenerator[list[Any], None]:
+        """Run tasks together, `limit` at a time; yield what has come since the last yield: events that their nodes sent
+        (see `post`), and each task once it has ended. A task carries its own outcome; none raises here.
+
+        Closing the generator cancels what still runs, waits for it as long as the runner's grace allows, and leaves the outcome
+        of each task in it.
+
+        Raises:
+            StepTimeoutError: `timeout` seconds passed first.
+        """
+        ...
+
+    def child(self) -> Runner:
+        """A runner for a subgraph: its own events, the same threads and loops."""
+        ...
+
+    def post(self, event: Any) -> None:
+        """Hand an event to whoever iterates over `run`. May be called from any thread or task of this run's nodes."""
+        ...
+
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
+        """Start a write in the background."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    async def close(self) -> None:
+        """Release threads and loops."""
+        ...

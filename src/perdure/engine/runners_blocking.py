@@ -1,0 +1,203 @@
+"""The runner of sync calls: nodes run on the caller's thread where they may, else on worker threads; waiting blocks.
+
+Async nodes of a sync run share one event loop on a thread of its own for as long as the run lasts, so that clients which are bound
+to a loop survive from one node to the next.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from perdure.bridge import run_blocking
+from perdure.engine.attempt import attempt, call_inline, settled
+from perdure.engine.workers import Wave, Workers
+from perdure.errors import StepTimeoutError
+
+if TYPE_CHECKING:
+    from perdure.engine.ports import InFlight
+    from perdure.engine.task import Task
+    from perdure.types import TimeoutPolicy
+
+CANCEL_GRACE = 5.0
+"""Seconds that Ctrl-C waits for nodes that run, so that their results are not lost."""
+
+
+class Shared:
+    """What the runs of a graph and its subgraphs share: threads, the loop of async nodes, the wish to stop."""
+
+    __slots__ = ("_loop", "_workers", "lock", "stopping")
+
+    def __init__(self) -> None:
+        self._workers: Workers | None = None
+        self._loop: Any = None
+        self.stopping = threading.Event()
+        self.lock = threading.Lock()
+
+    @property
+    def workers(self) -> Workers:
+        """The threads, made when first needed."""
+        with self.lock:
+            if self._workers is None:
+                self._workers = Workers()
+            return self._workers
+
+    @property
+    def loop(self) -> Any:
+        """The event loop of async nodes, on its own thread, made when first needed."""
+        from perdure.engine.runners_suspending import LoopThread
+
+        with self.lock:
+            if self._loop is None:
+                self._loop = LoopThread()
+            return self._loop
+
+    def close(self) -> None:
+        """Let threads and loop end."""
+        if self._workers is not None:
+            self._workers.close()
+        if self._loop is not None:
+            self._loop.close()
+
+
+class BlockingWorld:
+    """What an attempt needs, on a thread that may block."""
+
+    __slots__ = ("_shared",)
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
+        """Wait for an awaitable of user code, on the run's loop thread."""
+        return self._shared.loop.run(awaitable, task, timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but not after the run was told to stop."""
+        self._shared.stopping.wait(seconds)
+
+    jitter = staticmethod(random.random)
+
+
+class Done:
+    """A write on another thread."""
+
+    __slots__ = ("_error", "_event")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: BaseException | None = None
+
+    def do(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the write, and remember how it went."""
+        try:
+            run_blocking(write())
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            self._error = error
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait for the write; raise what it raised."""
+        self._event.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class BlockingRunner:
+    """See `perdure.engine.ports.Runner`."""
+
+    __slots__ = ("_owner", "_queue", "_shared", "_world")
+
+    def __init__(self, shared: Shared | None = None) -> None:
+        self._owner = shared is None
+        self._shared = shared or Shared()
+        self._world = BlockingWorld(self._shared)
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def can_inline(self, task: Task) -> bool:
+        """Everything but timeouts, handlers and the cache can be served on the caller's own thread."""
+        node = task.node
+        return node.plain or (node.timeout is None and node.handler is None and node.cache is None)
+
+    async def run_one(self, task: Task) -> None:
+        """Run a task on this thread."""
+        self.execute(task, copy_context())
+
+    def execute(self, task: Task, context: Context) -> None:
+        """Run a task on this thread, in `context`."""
+        if not task.node.plain:
+            context.run(run_blocking, attempt(task, self._world))
+            return
+        awaitable = context.run(call_inline, task)
+        if awaitable is not None:
+            context.run(run_blocking, settled(task, awaitable, self._world))
+
+    async def run(self, tasks: Sequence[Task], *, limit: int | None, timeout: float | None) -> AsyncGenerator[list[Any], None]:
+        """Run tasks on worker threads; see `Runner.run`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wave = Wave(self._shared.workers, tasks, limit, self.execute, self._queue.put, copy_context())
+        members = set(map(id, tasks))
+        results = self._queue
+        missing = len(tasks)
+        grace: float | None = None
+        try:
+            wave.grow()
+            while missing:
+                batch = [self._next(wave, deadline)]
+                while True:
+                    try:
+                        batch.append(results.get_nowait())
+                    except queue.Empty:
+                        break
+                missing -= sum(1 for item in batch if id(item) in members)
+                yield batch
+        except GeneratorExit:
+            raise
+        except BaseException:
+            grace = CANCEL_GRACE
+            raise
+        finally:
+            wave.stop()
+            wave.wait(grace)
+
+    def _next(self, wave: Wave, deadline: float | None) -> Any:
+        while True:
+            wait = wave.patience
+            if deadline is not None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise StepTimeoutError("Timed out: the super-step took longer than the graph's step timeout")
+                wait = left if wait is None else min(wait, left)
+            try:
+                return self._queue.get(timeout=wait)
+            except queue.Empty:
+                wave.grow()
+
+    def child(self) -> BlockingRunner:
+        """A runner for a subgraph."""
+        return BlockingRunner(self._shared)
+
+    def post(self, event: Any) -> None:
+        """Hand an event to the iteration over `run`."""
+        self._queue.put(event)
+
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
+        """Start a write on a worker thread."""
+        done = Done()
+        self._shared.workers.submit(lambda: done.do(write))
+        return done
+
+    async def sleep(self, seconds: float) -> None:
+        """Block for a while."""
+        time.sleep(seconds)
+
+    async def close(self) -> None:
+        """Let threads and loop end, if this is the root's runner."""
+        if self._owner:
+            self._shared.stopping.set()
+            self._shared.close()

@@ -1,0 +1,328 @@
+"""The runner of async calls: async nodes run as coroutines of the caller's loop, sync nodes on worker threads; waiting suspends.
+
+Imported only when a loop is needed: importing asyncio costs as much as importing all of this library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import random
+import threading
+import types
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, cast
+
+from perdure.bridge import run_blocking
+from perdure.engine.attempt import attempt, call_inline, fail, settled
+from perdure.engine.runners_blocking import CANCEL_GRACE
+from perdure.engine.workers import Wave, Workers
+from perdure.errors import NodeCancelledError, NodeTimeoutError, StepTimeoutError
+
+if TYPE_CHECKING:
+    from perdure.engine.ports import InFlight
+    from perdure.engine.task import Task
+    from perdure.types import TimeoutPolicy
+
+
+@types.coroutine
+def in_context(context: Context, coro: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Await `coro` in a context of its own, as part of the current task.
+
+    A task of its own would do the same for 15 us instead of 1, and would put a cancellation one loop turn further away.
+    """
+    step: Callable[..., Any] = coro.send
+    given: Any = None
+    while True:
+        try:
+            waiting_for = context.run(step, given)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            given = yield waiting_for
+            step = coro.send
+        except BaseException as error:  # noqa: BLE001 - cancellations and all: thrown into the coroutine, as await would
+            given = error
+            step = coro.throw
+
+
+async def settle(awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
+    """The result of an awaitable of user code, within the node's timeout.
+
+    Raises:
+        NodeTimeoutError: the timeout passed first; the awaitable was cancelled.
+    """
+    if timeout is None:
+        return await awaitable
+    began = task.heard = task.run.clock.monotonic()
+    run_limit = cast("float | None", timeout.run_timeout)
+    idle_limit = cast("float | None", timeout.idle_timeout)
+    work = asyncio.ensure_future(_plain(awaitable))
+    try:
+        while True:
+            now = task.run.clock.monotonic()
+            left = [began + run_limit - now] if run_limit is not None else []
+            if idle_limit is not None:
+                left.append(task.heard + idle_limit - now)
+            soonest = min(left)
+            if soonest <= 0:
+                kind = "run" if run_limit is not None and began + run_limit <= now else "idle"
+                raise NodeTimeoutError(
+                    task.node.name,
+                    now - began,
+                    kind="run" if kind == "run" else "idle",
+                    idle_timeout=idle_limit,
+                    run_timeout=run_limit,
+                )
+            done, _ = await asyncio.wait({work}, timeout=soonest)
+            if done:
+                return work.result()
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+async def _plain(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
+
+
+class LoopThread:
+    """An event loop on a thread of its own: for async nodes of a sync run."""
+
+    __slots__ = ("_loop", "_thread")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="perdure-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
+        """Block until the awaitable has its result; it runs in a copy of the caller's context."""
+        future = asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), self._loop)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise NodeCancelledError(
+                f"node {task.node.name!r} raised CancelledError, but nobody had cancelled it", node=task.node.name
+            ) from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs and end the loop."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end)
+            self._thread.join(CANCEL_GRACE)
+            if not self._thread.is_alive():
+                self._loop.close()
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        closing = self._loop.create_task(self._loop.shutdown_asyncgens())
+        closing.add_done_callback(lambda _: self._loop.stop())
+
+
+class SuspendingWorld:
+    """What an attempt needs, on an event loop."""
+
+    __slots__ = ()
+
+    settle = staticmethod(settle)
+    sleep = staticmethod(asyncio.sleep)
+    jitter = staticmethod(random.random)
+
+
+class ThreadWorld:
+    """What an attempt at a sync node needs, on a worker thread beside the caller's loop."""
+
+    __slots__ = ("_loop", "_stopping")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopping: threading.Event) -> None:
+        self._loop = loop
+        self._stopping = stopping
+
+    async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
+        """Wait for an awaitable of user code, on the caller's loop."""
+        return asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), self._loop).result()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but not after the run was told to stop."""
+        self._stopping.wait(seconds)
+
+    jitter = staticmethod(random.random)
+
+
+class Started:
+    """A write as a task of the loop."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._task = asyncio.get_running_loop().create_task(write())
+
+    async def wait(self) -> None:
+        """Wait for the write, which goes on even if the waiting is cancelled; raise what it raised."""
+        await asyncio.shield(self._task)
+
+
+class SuspendingRunner:
+    """See `perdure.engine.ports.Runner`."""
+
+    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_world")
+
+    def __init__(self, workers: list[Workers] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owner = workers is None
+        self._shared_workers: list[Workers] = [] if workers is None else workers
+        self._items: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+        self._stopping = threading.Event()
+        self._world = SuspendingWorld()
+
+    def can_inline(self, task: Task) -> bool:
+        """Async nodes and subgraphs can be awaited right here; a sync node would block the loop."""
+        node = task.node
+        call = node.call
+        return (call.is_async or call.subgraph is not None) and not (node.timeout or node.handler or node.cache)
+
+    async def run_one(self, task: Task) -> None:
+        """Await a task as part of the caller's own task."""
+        try:
+            await in_context(copy_context(), attempt(task, self._world))
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            fail(task, _cancelled_itself(task))
+
+    async def run(self, tasks: Sequence[Task], *, limit: int | None, timeout: float | None) -> AsyncGenerator[list[Any], None]:
+        """Run tasks on the loop and on worker threads; see `Runner.run`."""
+        members = set(map(id, tasks))
+        missing = len(tasks)
+        gate = asyncio.Semaphore(limit) if limit is not None and limit < missing else None
+        deadline = None if timeout is None else self._loop.time() + timeout
+        base = copy_context()
+        futures = [self._loop.create_task(self._one(task, gate), context=base.copy()) for task in tasks if self._on_loop(task)]
+        in_threads = [task for task in tasks if not self._on_loop(task)]
+        wave = Wave(self.workers, in_threads, limit, self.execute, self.post, base) if in_threads else None
+        try:
+            if wave is not None:
+                wave.grow()
+            while missing:
+                await self._arrival(deadline, wave)
+                batch = list(self._items)
+                self._items.clear()
+                missing -= sum(1 for item in batch if id(item) in members)
+                yield batch
+        finally:
+            self._stopping.set()
+            for future in futures:
+                future.cancel()
+            await asyncio.gather(*futures, return_exceptions=True)
+            if wave is not None:
+                await self._leave(wave)
+            self._stopping.clear()
+
+    def _on_loop(self, task: Task) -> bool:
+        return task.node.call.is_async or task.node.call.subgraph is not None or task.node.name == "__start__"
+
+    async def _arrival(self, deadline: float | None, wave: Wave | None) -> None:
+        while not self._items:
+            self._arrived.clear()
+            wait = None if wave is None else wave.patience
+            if deadline is not None:
+                left = deadline - self._loop.time()
+                if left <= 0:
+                    raise StepTimeoutError("Timed out: the super-step took longer than the graph's step timeout")
+                wait = left if wait is None else min(wait, left)
+            if wait is None:
+                await self._arrived.wait()
+                continue
+            try:
+                await asyncio.wait_for(self._arrived.wait(), wait)
+            except TimeoutError:
+                if wave is not None:
+                    wave.grow()
+
+    async def _leave(self, wave: Wave) -> None:
+        # A thread cannot be cancelled, but its result may still come.
+        wave.stop()
+        deadline = self._loop.time() + CANCEL_GRACE
+        while wave.is_busy and self._loop.time() < deadline:
+            await asyncio.sleep(0.002)
+
+    async def _one(self, task: Task, gate: asyncio.Semaphore | None) -> None:
+        try:
+            if gate is None:
+                await attempt(task, self._world)
+            else:
+                async with gate:
+                    await attempt(task, self._world)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            fail(task, _cancelled_itself(task))
+        except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a task unseen
+            fail(task, error)
+        self.post(task)
+
+    @property
+    def workers(self) -> Workers:
+        """The run's threads, made when first needed."""
+        if not self._shared_workers:
+            self._shared_workers.append(Workers())
+        return self._shared_workers[0]
+
+    def execute(self, task: Task, context: Context) -> None:
+        """Run a sync node's task on this worker thread."""
+        world = ThreadWorld(self._loop, self._stopping)
+        if not task.node.plain:
+            context.run(run_blocking, attempt(task, world))
+            return
+        awaitable = context.run(call_inline, task)
+        if awaitable is not None:
+            context.run(run_blocking, settled(task, awaitable, world))
+
+    def child(self) -> SuspendingRunner:
+        """A runner for a subgraph."""
+        return SuspendingRunner(self._shared_workers)
+
+    def post(self, event: Any) -> None:
+        """Hand an event to the iteration over `run`, from the loop or from a thread."""
+        self._items.append(event)
+        try:
+            on_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            self._arrived.set()
+        else:
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
+        """Start a write as a task of the loop."""
+        return Started(write)
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend for a while."""
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Let threads end, if this is the root's runner."""
+        if self._owner and self._shared_workers:
+            self._shared_workers[0].close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _cancelled_itself(task: Task) -> NodeCancelledError:
+    return NodeCancelledError(
+        f"node {task.node.name!r} raised CancelledError, but nobody had cancelled the run", node=task.node.name
+    )

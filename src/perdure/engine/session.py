@@ -1,0 +1,178 @@
+"""A run's hold on its thread: the lease, the numbers, the way to the database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint import identity
+from perdure.checkpoint.lease import busy, is_free
+from perdure.checkpoint.numbering import Numbers
+from perdure.checkpoint.records import Commit, LeaseOp, Loaded, RecordStore, StaleLoad, Status, ThreadUpdate
+from perdure.errors import PerdureError, SaveFailed
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.base import BaseCheckpointSaver
+    from perdure.checkpoint.serde.base import SerializerProtocol
+    from perdure.clock import Clock
+    from perdure.engine.ports import InFlight, Runner
+    from perdure.types import Durability
+
+
+@dataclass(slots=True, frozen=True)
+class Access:
+    """A way to one thread in one database.
+
+    Attributes:
+        records: the database, in the colour of the call.
+        saver: whose records they are; its serializer may learn more types while a run lasts.
+        thread: the thread's id.
+        run_id: of the run that wants it.
+        clock: wall and monotonic time.
+        lease_seconds: how long a lease lasts without a commit.
+        durability: when commits are waited for.
+        keep: told of each session that begins to hold its lease, so that it is renewed; and again when it lets go.
+        persist: keys of `configurable` that are stored with checkpoints.
+    """
+
+    records: RecordStore
+    saver: BaseCheckpointSaver[Any]
+    thread: str
+    run_id: str
+    clock: Clock
+    lease_seconds: float
+    durability: Durability
+    keep: Callable[[str, str, int, bool], None]
+    persist: tuple[str, ...] = ()
+
+
+class Session:
+    """A run's hold on one thread, shared by the journals of its graph and subgraphs."""
+
+    __slots__ = (
+        "access",
+        "durability",
+        "epoch",
+        "expect_head",
+        "graph",
+        "held",
+        "holder",
+        "in_flight",
+        "incarnation",
+        "lease_ns",
+        "loaded",
+        "numbers",
+        "runner",
+        "thread",
+        "token",
+    )
+
+    def __init__(self, access: Access, loaded: Loaded, runner: Runner, graph: tuple[str, str]) -> None:
+        row = loaded.thread
+        self.access = access
+        self.loaded = loaded
+        self.runner = runner
+        self.thread = row.thread
+        self.incarnation = row.incarnation
+        self.expect_head = row.head
+        self.epoch = row.lease.epoch + 1
+        self.numbers = Numbers(row.next_n, row.newest, access.clock)
+        self.token = os.urandom(8).hex()
+        self.holder = identity.holder(access.run_id, access.clock.now_ns())
+        self.lease_ns = int(access.lease_seconds * 1e9)
+        self.durability: Durability = access.durability
+        self.held = False
+        self.in_flight: InFlight | None = None
+        self.graph = graph
+
+    @property
+    def serde(self) -> SerializerProtocol:
+        """How values become bytes."""
+        return self.access.saver.serde
+
+    def refuse_if_busy(self) -> None:
+        """Refuse at once what the first commit would refuse anyway.
+
+        Raises:
+            ThreadBusy: somebody who may be alive holds the thread.
+        """
+        lease = self.loaded.thread.lease
+        if lease.token is not None and not is_free(lease, self.access.clock.now_ns(), dead=identity.is_dead(lease)):
+            raise busy(self.thread, lease)
+
+    def commit_for(self, op: LeaseOp, status: Status | None) -> Commit:
+        """An empty commit of this session."""
+        numbers = self.numbers
+        commit = Commit(
+            self.thread,
+            self.incarnation,
+            op,
+            self.token,
+            self.epoch,
+            self.expect_head,
+            self.access.clock.now_ns(),
+            self.lease_ns,
+            self.holder,
+            numbers.first_n,
+            numbers.next_n,
+            numbers.newest,
+        )
+        if status is not None:
+            commit.update = ThreadUpdate(status, *self.graph)
+        return commit
+
+    async def store(self, commit: Commit) -> None:
+        """Make a commit durable.
+
+        Raises:
+            SaveFailed: the database failed; `__cause__` says how.
+            ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says.
+        """
+        try:
+            await self.access.records.commit(commit)
+        except (PerdureError, StaleLoad):
+            raise
+        except Exception as error:
+            raise SaveFailed(
+                f"thread {self.thread!r} could not be saved: {type(error).__name__}: {error}. What was stored before is intact; "
+                "mend the cause and resume with invoke(None, config)",
+                thread=self.thread,
+            ) from error
+
+    def hold(self, held: bool) -> None:
+        """Note that the lease is held, or no longer."""
+        if held != self.held:
+            self.held = held
+            self.access.keep(self.thread, self.token, self.epoch, held)
+
+    def rest(self) -> None:
+        """The run is suspended in the caller's hands: its lease is not renewed meanwhile."""
+        if self.held:
+            self.access.keep(self.thread, self.token, self.epoch, False)
+
+    def wake(self) -> None:
+        """The run goes on."""
+        if self.held:
+            self.access.keep(self.thread, self.token, self.epoch, True)
+
+    def begin_write(self, commit: Commit) -> None:
+        """Start making a commit durable, after the one before it."""
+        self.in_flight = self.runner.start(lambda: self.store(commit))
+
+    async def settle(self) -> None:
+        """Wait until the write in flight, if there is one, is durable; raise what it raised."""
+        in_flight, self.in_flight = self.in_flight, None
+        if in_flight is not None:
+            await in_flight.wait()
+
+    async def let_go(self, status: Status) -> None:
+        """Give the lease back, if it is still held and the database still answers."""
+        if not self.held:
+            return
+        self.hold(False)
+        try:
+            await self.access.records.release(self.thread, self.token, self.epoch, status)
+        except Exception:  # noqa: BLE001 - a lease that cannot be given back expires; the first error is the one to report
+            return

@@ -1,0 +1,281 @@
+"""One run of one node in one super-step: what it is given, what it may ask, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
+from perdure.errors import GraphInterrupt
+from perdure.ids import TaskId, interrupt_id, task_id
+from perdure.scope import CURRENT
+from perdure.types import Interrupt, RunnableConfig, Send
+
+if TYPE_CHECKING:
+    from perdure.engine.program import Call, Node, StateView
+    from perdure.engine.returns import Write
+    from perdure.engine.run import Run
+
+
+class Task:
+    """A task, and the scope that its code runs in (`perdure.scope.TaskScope`).
+
+    Most of what a node could ask for is made only when it asks: a node that takes a dict and returns one pays for nothing else.
+
+    Attributes:
+        run: the run it belongs to.
+        node: the node that it runs.
+        path: its path in records: the node's name, `#i` for a Send, with `!` in front for an error handler.
+        origin: number of the checkpoint where it was triggered.
+        triggers: names of what triggered it.
+        send: the Send that made it, None for a triggered node.
+        writes: what it wrote; None until it has finished.
+        error: what it raised, if it failed for good.
+        cancelled: it was stopped from outside.
+        pauses: the questions it asked and that have no answer yet.
+        places: of its own questions (not those of subgraphs it runs), which of its calls of `interrupt` asked it.
+        halted: it stopped without a question, at a breakpoint of a subgraph.
+        cached: its writes come from the cache.
+        stored: its result is stored already.
+        attempt: number of the attempt that runs or ran last, from 1.
+        handled: the task that handles its failure, or for a handler None.
+        failed: for a handler: the task it handles.
+        parent_command: a command for the graph around, that a node of this task's subgraph gave.
+    """
+
+    __slots__ = (
+        "_config",
+        "_id",
+        "_runtime",
+        "asked",
+        "attempt",
+        "cached",
+        "calls",
+        "cancelled",
+        "error",
+        "failed",
+        "first_attempt",
+        "handled",
+        "heard",
+        "node",
+        "origin",
+        "path",
+        "halted",
+        "pauses",
+        "places",
+        "run",
+        "send",
+        "stored",
+        "triggers",
+        "writes",
+    )
+
+    def __init__(
+        self, run: Run, node: Node, path: str, origin: int, triggers: tuple[str, ...] = (), send: Send | None = None
+    ) -> None:
+        self.run = run
+        self.node = node
+        self.path = path
+        self.origin = origin
+        self.triggers = triggers
+        self.send = send
+        self.writes: list[Write] | None = None
+        self.error: BaseException | None = None
+        self.cancelled = False
+        self.pauses: list[Interrupt] = []
+        self.places: dict[str, int] = {}
+        self.halted = False
+        self.cached = False
+        self.stored = False
+        self.attempt = 0
+        self.first_attempt = 0.0
+        self.asked = 0
+        self.calls = 0
+        self.heard = 0.0
+        self.failed: Task | None = None
+        self.handled: Task | None = None
+        self._id: TaskId | None = None
+        self._config: RunnableConfig | None = None
+        self._runtime: Any = None
+
+    @property
+    def id(self) -> TaskId:
+        """The same in every process that runs this task, and another one in a fork."""
+        if self._id is None:
+            self._id = task_id(self.run.id_of(self.origin), self.run.namespace, self.path)
+        return self._id
+
+    @property
+    def index(self) -> int | None:
+        """The position of its Send among the pending ones, None for a triggered node."""
+        return None if self.send is None else int(self.path.lstrip("!")[1:])
+
+    @property
+    def public_path(self) -> tuple[Any, ...]:
+        """Its path as snapshots show it."""
+        if self.failed is not None:
+            return (*self.failed.public_path[:3], "node_error_handler", False)
+        index = self.index
+        return (PULL, self.node.name) if index is None else (PUSH, index, False)
+
+    @property
+    def sort_key(self) -> tuple[int, Any]:
+        """Orders the results of a super-step: triggered nodes by name, then Sends by position, whoever finished first."""
+        subject = self.failed or self
+        index = subject.index
+        return (0, subject.node.name) if index is None else (1, index)
+
+    @property
+    def is_paused(self) -> bool:
+        """It waits for an answer, or at a breakpoint."""
+        return self.writes is None and (self.halted or bool(self.pauses))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that a subgraph run by this task has."""
+        return f"{self.run.namespace}{NS_SEP if self.run.namespace else ''}{self.node.name}{NS_END}{self.id}"
+
+    def begin(self) -> None:
+        """A new attempt starts: forget what the last one left."""
+        self.attempt += 1
+        self.asked = 0
+        self.calls = 0
+        self.pauses = []
+        self.halted = False
+        self.error = None
+        self._runtime = None
+
+    def call(self) -> Any:
+        """Call the node's function; runs in the context of the node. Returns its result, or an awaitable of it."""
+        CURRENT.set(self)
+        node = self.node
+        send = self.send
+        state = self.see(node.view) if send is None or self.failed is not None else send.arg
+        return self.invoke(node.call, state)
+
+    def invoke(self, call: Call, state: Any) -> Any:
+        """Call a user's function with the state and whatever else it wants."""
+        if not call.inject:
+            return call.fn(state) if call.takes_state else call.fn()
+        wanted = {name: self.provide(kind) for name, kind in call.inject}
+        return call.fn(state, **wanted) if call.takes_state else call.fn(**wanted)
+
+    def see(self, view: StateView, values: dict[str, Any] | None = None) -> Any:
+        """The part of the state that `view` shows, of the live values or of `values`.
+
+        Where a Send made the failed task of a handler, the handler sees what the task saw.
+        """
+        if self.failed is not None and self.failed.send is not None and values is None:
+            return self.failed.send.arg
+        live = self.run.live.view if values is None else values
+        if view.root:
+            return next(iter(live.values()), None)
+        if view.whole:
+            state = live.copy()
+        else:
+            state = {key: live[key] for key in view.keys if key in live}
+        for key in view.managed:
+            state[key] = self.run.managed(key)
+        return state if view.make is None else view.make(state)
+
+    def provide(self, kind: str) -> Any:
+        """What the runtime hands to a parameter of this kind."""
+        if kind == "config":
+            return self.config
+        if kind == "runtime":
+            return self.runtime
+        if kind == "writer":
+            return self.writer
+        if kind == "store":
+            return self.run.store
+        if kind == "error":
+            return self.node_error
+        return self.run.previous
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The run's config with this task's own metadata; a new dict for each task."""
+        if self._config is None:
+            self._config = self._make_config()
+        return self._config
+
+    def _make_config(self) -> RunnableConfig:
+        run = self.run
+        given = run.config
+        metadata = {
+            **given.get("metadata", {}),
+            **(self.node.metadata or {}),
+            "langgraph_step": run.live.step + 1,
+            "langgraph_node": self.node.name,
+            "langgraph_triggers": self.triggers,
+            "langgraph_path": self.public_path,
+            "langgraph_checkpoint_ns": self.namespace,
+        }
+        configurable = {**given.get(CONF, {}), "checkpoint_ns": run.namespace}
+        configurable.pop("checkpoint_id", None)
+        config: RunnableConfig = {**given, "metadata": metadata, CONF: configurable, "run_name": self.node.name}
+        return config
+
+    @property
+    def runtime(self) -> Any:
+        """The `perdure.runtime.Runtime` of this attempt."""
+        if self._runtime is None:
+            self._runtime = self.run.make_runtime(self)
+        return self._runtime
+
+    @property
+    def writer(self) -> Callable[[Any], None]:
+        """Sends a value to the `custom` stream."""
+        return self.write_custom
+
+    def write_custom(self, value: Any) -> None:
+        """Send a value to the `custom` stream."""
+        self.beat()
+        self.run.custom(value)
+
+    def beat(self) -> None:
+        """A sign of life, for idle timeouts."""
+        self.heard = self.run.clock.monotonic()
+
+    @property
+    def node_error(self) -> Any:
+        """For a handler: what failed, and where."""
+        from perdure.runtime.runtime import NodeError
+
+        failed = self.failed
+        return None if failed is None or failed.error is None else NodeError(failed.node.name, failed.error)
+
+    def ask(self, value: Any, *, response_schema: Any = None) -> Any:
+        """The answer to the question at this place of the task, or a pause.
+
+        A pause is registered before it is raised, so that it counts even if the node swallows the signal.
+        """
+        place = self.asked
+        self.asked += 1
+        pause = interrupt_id(self.id, str(place))
+        answers = self.run.answers
+        if pause in answers:
+            return answers[pause]
+        question = Interrupt(value, pause, response_schema=response_schema)
+        self.pauses.append(question)
+        self.places[pause] = place
+        raise GraphInterrupt([question])
+
+
+class Entry(Task):
+    """The task that takes the input in: it runs no code but the path functions of the edges that leave START.
+
+    Attributes:
+        given: the input, as the result of the entry.
+    """
+
+    __slots__ = ("given",)
+
+    def __init__(self, run: Run, origin: int, given: Any) -> None:
+        super().__init__(run, run.program.start, START, origin, (START,))
+        self.given = given
+
+    def call(self) -> Any:
+        """The input."""
+        CURRENT.set(self)
+        return self.given

@@ -1,0 +1,158 @@
+"""What a run tells about itself: its events, from live tasks and states. Pure; called only for modes that somebody listens to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.clock import iso_of
+from perdure.constants import CONF, INTERRUPT, START
+from perdure.engine import returns
+from perdure.engine.plan import names_of
+from perdure.ids import ticks_in, unix_ns_of
+from perdure.streaming import events
+from perdure.streaming.modes import Event
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.records import CheckpointRow
+    from perdure.engine.run import Run
+    from perdure.engine.task import Task
+
+
+def _debug(run: Run, found: list[Event], step: int, kind: str, payload: dict[str, Any]) -> None:
+    if "debug" in run.modes:
+        found.append(Event(run.namespace, "debug", events.debug(step, iso_of(run.clock.now_ns()), kind, payload)))
+
+
+def values(run: Run, found: list[Event], changed: Iterable[str] | None, finished: Sequence[Task] = ()) -> None:
+    """The state, if a key of the output changed (None: in any case), and the open questions with it."""
+    if "values" not in run.modes:
+        return
+    if changed is not None and not any(key in run.program.output_keys for key in changed):
+        return
+    writes = [write for task in finished for write in task.writes or ()]
+    found.append(Event(run.namespace, "values", run.values(writes)))
+
+
+def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
+    """Tasks begin."""
+    if "tasks" not in run.modes and "debug" not in run.modes:
+        return
+    for task in tasks:
+        if task.node.hidden:
+            continue
+        given = task.send.arg if task.send is not None else task.see(task.node.view)
+        payload = events.task_start(task.id, task.node.name, given, task.triggers, task.node.metadata)
+        if "tasks" in run.modes:
+            found.append(Event(run.namespace, "tasks", payload))
+        _debug(run, found, run.live.step + 1, "task", payload)
+
+
+def ended(run: Run, found: list[Event], task: Task) -> None:
+    """A task has ended: its update, its questions, and its result."""
+    if task.node.hidden or task.cancelled:
+        return
+    modes = run.modes
+    if task.pauses and task.writes is None:
+        questions = tuple(task.pauses)
+        if "updates" in modes:
+            found.append(Event(run.namespace, "updates", {INTERRUPT: questions}))
+        if "values" in modes:
+            current = run.values()
+            shown = {**current, INTERRUPT: questions} if isinstance(current, dict) else {INTERRUPT: questions}
+            found.append(Event(run.namespace, "values", shown))
+    elif task.writes is not None and "updates" in modes:
+        update = returns.update_of(task.writes, run.program.output_keys, root=run.program.root)
+        payload: dict[str, Any] = {task.node.name: update}
+        if task.cached:
+            payload["__metadata__"] = {"cached": True}
+        found.append(Event(run.namespace, "updates", payload))
+    if task.cached or ("tasks" not in modes and "debug" not in modes):
+        return
+    result = returns.result_of(task.writes or (), run.program.stream_keys, root=run.program.root)
+    questions = () if task.writes is not None else tuple(task.pauses)
+    payload = events.task_end(task.id, task.node.name, task.error, result, questions)
+    if "tasks" in modes:
+        found.append(Event(run.namespace, "tasks", payload))
+    _debug(run, found, run.live.step + 1, "task_result", payload)
+
+
+def breakpoint_reached(run: Run, found: list[Event]) -> None:
+    """The run stops at a static breakpoint: no question, only the fact."""
+    if "updates" in run.modes:
+        found.append(Event(run.namespace, "updates", {INTERRUPT: ()}))
+
+
+def checkpointed(run: Run, found: list[Event], row: CheckpointRow, view: dict[str, Any], tasks: Sequence[Task]) -> None:
+    """A checkpoint was reached; `tasks` come next, with what is known of them."""
+    if "checkpoints" not in run.modes and "debug" not in run.modes:
+        return
+    journal = run.journal
+    if journal is None:
+        return
+    parent = None if row.parent is None else journal.ids.get(row.parent)
+    entry = any(task.path == START for task in row.frontier)
+    shown = [_brief(run, task) for task in tasks]
+    names = [task["name"] for task in shown]
+    if entry:
+        names = [START]
+        shown = [{"id": _entry_id(run, row), "name": START, "interrupts": (), "state": None}]
+    if run.program.root:
+        current: Any = next(iter(view.values()), None)
+    else:
+        current = {key: view[key] for key in run.program.stream_keys if key in view}
+    payload = events.checkpoint(
+        config_of(run, row.id),
+        None if parent is None else config_of(run, parent),
+        current,
+        {**row.metadata, "source": row.source, "step": row.step, "parents": parents_of(run)},
+        names or names_of(run.live),
+        shown,
+    )
+    if "checkpoints" in run.modes:
+        found.append(Event(run.namespace, "checkpoints", payload))
+    if "debug" in run.modes:
+        stamp = iso_of(unix_ns_of(ticks_in(row.id)))
+        found.append(Event(run.namespace, "debug", events.debug(row.step, stamp, "checkpoint", payload)))
+
+
+def _brief(run: Run, task: Task) -> dict[str, Any]:
+    brief: dict[str, Any] = {"id": task.id, "name": task.node.name}
+    if task.error is not None:
+        brief["error"] = task.error
+    elif task.writes is not None:
+        brief["result"] = returns.result_of(task.writes, run.program.stream_keys, root=run.program.root)
+    brief["interrupts"] = tuple(events.interrupt_dict(pause) for pause in task.pauses)
+    brief["state"] = None
+    if task.node.call.subgraph is not None:
+        brief["state"] = {CONF: {"thread_id": thread_of_run(run), "checkpoint_ns": task.namespace}}
+    return brief
+
+
+def _entry_id(run: Run, row: CheckpointRow) -> str:
+    from perdure.ids import task_id
+
+    return task_id(row.id, run.namespace, START)
+
+
+def thread_of_run(run: Run) -> str:
+    """The thread of a run that is saved."""
+    journal = run.journal
+    return "" if journal is None else journal.session.thread
+
+
+def config_of(run: Run, checkpoint: str) -> dict[str, Any]:
+    """The config that addresses a checkpoint of this run."""
+    return {CONF: {"thread_id": thread_of_run(run), "checkpoint_ns": run.namespace, "checkpoint_id": checkpoint}}
+
+
+def parents_of(run: Run) -> dict[str, str]:
+    """The checkpoints of the graphs around, by namespace, that this run started from."""
+    found: dict[str, str] = {}
+    task = run.parent
+    while task is not None:
+        above = task.run
+        if above.journal is not None and above.journal.row is not None:
+            found[above.namespace] = above.journal.row.id
+        task = above.parent
+    return found

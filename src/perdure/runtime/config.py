@@ -1,0 +1,108 @@
+"""Configs: what callers may put in, how an ambient one and a given one become one, and what of it is stored. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.constants import CONF, DEFAULT_RECURSION_LIMIT
+from perdure.errors import InvalidConfig, MissingThreadId
+from perdure.ids import thread_text
+from perdure.types import RunnableConfig
+
+KNOWN_KEYS = ("tags", "metadata", "callbacks", "run_name", "run_id", "max_concurrency", "recursion_limit", CONF)
+NOT_STORED = frozenset(
+    {
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+    }
+)
+"""Metadata that says where something is, which the record itself says better."""
+
+
+def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
+    """The config if it is one.
+
+    Raises:
+        InvalidConfig: it is no mapping, has an unknown top-level key, or a value that cannot be meant.
+    """
+    if not config:
+        return {}
+    if not isinstance(config, Mapping):
+        raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {type(config).__name__}")
+    for key in config:
+        if key not in KNOWN_KEYS:
+            close = difflib.get_close_matches(str(key), KNOWN_KEYS, n=1)
+            meant = f" (did you mean {close[0]!r}?)" if close else ""
+            raise InvalidConfig(
+                f"unknown config key {key!r}{meant}. The keys of a config are {', '.join(map(repr, KNOWN_KEYS))}; values of your own "
+                "belong into config['configurable'] or config['metadata']",
+                key=str(key),
+            )
+    limit = config.get("recursion_limit")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InvalidConfig(f"recursion_limit must be at least 1, got {limit!r}", key="recursion_limit")
+    if not isinstance(config.get(CONF, {}), Mapping):
+        raise InvalidConfig("config['configurable'] must be a dict", key=CONF)
+    return dict(config)  # type: ignore[return-value]
+
+
+def merged(base: RunnableConfig, given: RunnableConfig) -> RunnableConfig:
+    """One config of an ambient or bound one and a given one: tags add up, dicts are merged, the rest is replaced."""
+    if not base:
+        return given
+    result: dict[str, Any] = dict(base)
+    for key, value in given.items():
+        if key in ("metadata", CONF) and isinstance(value, Mapping):
+            result[key] = {**(result.get(key) or {}), **value}
+        elif key == "tags" and isinstance(value, list):
+            before = list(result.get("tags") or ())
+            result["tags"] = [*before, *(tag for tag in value if tag not in before)]
+        elif value is not None:
+            result[key] = value
+    return result  # type: ignore[return-value]
+
+
+def thread_of(config: Mapping[str, Any]) -> str:
+    """The thread that a config names, as text.
+
+    Raises:
+        MissingThreadId: it names none.
+        TypeError: it is neither text, an int, nor a UUID.
+    """
+    conf = config.get(CONF) or {}
+    thread = conf.get("thread_id")
+    if thread is None:
+        raise MissingThreadId(
+            "Checkpointer requires one or more of the following 'configurable' keys: thread_id. This graph saves its state, so a call "
+            "must say on which thread: config={'configurable': {'thread_id': 'some-id'}}",
+            key="thread_id",
+        )
+    return thread_text(thread)
+
+
+def recursion_limit(config: Mapping[str, Any]) -> int:
+    """How many super-steps a run may take."""
+    return config.get("recursion_limit") or DEFAULT_RECURSION_LIMIT
+
+
+def stored_metadata(config: Mapping[str, Any], persist: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What of a config is kept with the checkpoints it leads to (P41): the scalars of `metadata`, and of `configurable` only what
+    `persist` names."""
+    found: dict[str, Any] = {}
+    for key, value in (config.get("metadata") or {}).items():
+        if key not in NOT_STORED and not key.startswith("__") and isinstance(value, (str, int, float, bool)):
+            found[key] = value.replace("\x00", "") if isinstance(value, str) else value
+    conf = config.get(CONF) or {}
+    for key in persist:
+        if key in conf and key not in found and isinstance(conf[key], (str, int, float, bool)):
+            found[key] = conf[key]
+    return found
