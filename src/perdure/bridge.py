@@ -34,12 +34,12 @@ def iterate_blocking(source: AsyncGenerator[T, None]) -> Iterator[T]:
     try:
         while True:
             try:
-                item = run_blocking(cast("Coroutine[Any, Any, T]", step()))
+                item = run_blocking(step())
             except StopAsyncIteration:
                 return
             yield item
     finally:
-        run_blocking(cast("Coroutine[Any, Any, None]", source.aclose()))
+        run_blocking(source.aclose())
 
 
 def _refuse(coro: Coroutine[Any, Any, Any], waiting_for: object) -> NoReturn:

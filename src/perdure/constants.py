@@ -48,6 +48,8 @@ PRIVATE_PREFIX: Final = "__pregel_"
 
 RESERVED: Final = frozenset(
     {
+        START,
+        END,
         INPUT,
         INTERRUPT,
         RESUME,

@@ -13,7 +13,7 @@ from perdure.scope import current_task
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 
-    Checkpointer = Union[None, bool, BaseCheckpointSaver]
+    Checkpointer = Union[None, bool, BaseCheckpointSaver[Any]]
 
 All = Literal["*"]
 Durability = Literal["sync", "async", "exit"]
@@ -204,7 +204,7 @@ NO_ANSWER: Final = NoAnswer()
 """What `Command.resume` holds when it was not given: None, False, 0, "" and {} are answers like any other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False)  # no slots: `Command[str](...)` must be able to note its type on Python 3.11
 class Command(Generic[N]):
     """What a node returns to write state and choose the way, or a caller passes to answer a pause.
 
@@ -272,7 +272,7 @@ class StateUpdate(NamedTuple):
     task_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GraphOutput(Generic[OutputT]):
     """What `invoke(version="v2")` returns: the value and the open pauses."""
 
@@ -289,7 +289,7 @@ def interrupt(value: Any, *, response_schema: Any = None) -> Any:
 
     Args:
         value: the question; anything storable.
-        response_schema: a type or JSON schema that the answer must fit.
+        response_schema: describes the answer to whoever gives it: a JSON schema, or a type, which is turned into one.
 
     Raises:
         GraphInterrupt: the pause itself (a BaseException, so `except Exception` does not swallow it).

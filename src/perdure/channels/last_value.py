@@ -8,6 +8,7 @@ from typing import Any, Self
 from perdure.channels.base import MISSING, BaseChannel, Missing, Value
 from perdure.channels.single_value import SingleValue
 from perdure.errors import ErrorCode, InvalidUpdateError
+from perdure.types import Overwrite
 
 
 class LastValue(SingleValue[Value, Value]):
@@ -16,7 +17,7 @@ class LastValue(SingleValue[Value, Value]):
     __slots__ = ()
 
     def update(self, values: Sequence[Value]) -> bool:
-        """Takes the one value.
+        """Takes the one value; an `Overwrite` is taken off, for there is no reducer that it could pass by.
 
         Raises:
             InvalidUpdateError: there are several (code INVALID_CONCURRENT_GRAPH_UPDATE).
@@ -31,7 +32,8 @@ class LastValue(SingleValue[Value, Value]):
                 key=self.key,
                 code=ErrorCode.INVALID_CONCURRENT_GRAPH_UPDATE.value,
             )
-        self.value = values[0]
+        value: Any = values[0]
+        self.value = value.value if type(value) is Overwrite else value
         return True
 
 

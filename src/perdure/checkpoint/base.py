@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
-from perdure.checkpoint.serde.base import maybe_add_typed_methods
+from perdure.checkpoint.serde.base import maybe_add_typed_methods, with_types_known
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.constants import CONF, ERROR, INTERRUPT, RESUME
 from perdure.types import RunnableConfig
@@ -54,7 +54,8 @@ class Checkpoint(TypedDict, total=False):
 
 class CheckpointMetadata(TypedDict, total=False):
     """What is kept with a checkpoint: `source` (input, loop, update, fork), `step`, `parents` by namespace, `writes`, and whatever
-    the caller's config had in its metadata."""
+    the caller's config had in its metadata.
+    """
 
     source: str
     step: int
@@ -97,13 +98,7 @@ class BaseCheckpointSaver(Generic[V]):
 
     def learn(self, types: Iterable[Any]) -> None:
         """Let classes that a graph's state mentions be stored and loaded, if the serializer keeps a registry."""
-        with_types = getattr(self.serde, "with_types", None)
-        registry = getattr(self.serde, "registry", None)
-        if with_types is None or registry is None:
-            return
-        unknown = [cls for cls in types if registry.codec_of(cls) is None]
-        if unknown:
-            self.serde = with_types(unknown)
+        self.serde = with_types_known(self.serde, types)
 
     def get(self, config: RunnableConfig) -> Checkpoint | None:
         """The checkpoint that a config addresses, None if there is none."""
@@ -117,14 +112,15 @@ class BaseCheckpointSaver(Generic[V]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that a config addresses: by `thread_id`, `checkpoint_ns` (default "") and `checkpoint_id` (default: the
-        newest). None if there is none."""
+        newest). None if there is none.
+        """
         raise self._missing("get_tuple")
 
     def list(
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
@@ -154,9 +150,7 @@ class BaseCheckpointSaver(Generic[V]):
         """
         raise self._missing("put")
 
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what a task wrote, with the checkpoint it ran from. Doing it again changes nothing.
 
         Args:
@@ -179,7 +173,7 @@ class BaseCheckpointSaver(Generic[V]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -187,7 +181,7 @@ class BaseCheckpointSaver(Generic[V]):
         for found in await self._on_thread("_listed", config, filter, before, limit):
             yield found
 
-    def _listed(self, config: Any, filter: Any, before: Any, limit: Any) -> Any:  # noqa: A002
+    def _listed(self, config: Any, filter: Any, before: Any, limit: Any) -> Any:
         return [*self.list(config, filter=filter, before=before, limit=limit)]
 
     async def aput(

@@ -81,47 +81,52 @@ class Exchange:
         loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
         return None if loaded.row is None else self.shown(loaded)
 
-    async def list(
+    async def listed(
         self, config: RunnableConfig | None, match: Mapping[str, Any] | None, before: RunnableConfig | None, limit: int | None
     ) -> AsyncGenerator[CheckpointTuple, None]:
-        """Checkpoints, newest first, thread by thread."""
-        if limit is not None and limit < 0:
-            raise InvalidConfig(f"limit must not be negative, got {limit}")
-        left = limit
-        before_id = None if before is None else before.get(CONF, {}).get("checkpoint_id")
-        async for thread in self._threads(config):
-            conf = {} if config is None else config.get(CONF, {})
-            namespace: str | int | None = conf.get("checkpoint_ns")
-            if namespace == "":
-                namespace = ROOT_NS
-            only = conf.get("checkpoint_id")
-            number = None
-            if before_id is not None:
-                number = await self._records.number_of(thread, before_id)
-                if number is None:
-                    continue
-            while left is None or left > 0:
-                page = await self._records.page(thread, namespace, before=number, limit=PAGE if left is None else min(PAGE, left))
-                for loaded in page:
-                    row = loaded.row
-                    if row is None or (only is not None and row.id != only):
-                        continue
-                    found = self.shown(loaded)
-                    if match and any(key not in found.metadata or found.metadata[key] != want for key, want in match.items()):
-                        continue
-                    if left is not None:
-                        if left <= 0:
-                            return
-                        left -= 1
-                    yield found
-                last = page[-1].row if page else None
-                if last is None:
-                    break
-                number = last.n
+        """Checkpoints, newest first, thread by thread.
 
-    async def _threads(self, config: RunnableConfig | None) -> AsyncGenerator[str, None]:
-        if config is not None and config.get(CONF, {}).get("thread_id") is not None:
-            yield thread_text(config[CONF]["thread_id"])
+        Raises:
+            InvalidConfig: a negative limit.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
+        left = limit
+        async for loaded in self._rows({} if config is None else config.get(CONF) or {}, before, limit):
+            if left == 0:
+                return
+            found = self.shown(loaded)
+            metadata: Mapping[str, Any] = found.metadata
+            if match and any(key not in metadata or metadata[key] != want for key, want in match.items()):
+                continue
+            if left is not None:
+                left -= 1
+            yield found
+
+    async def _rows(
+        self, conf: Mapping[str, Any], before: RunnableConfig | None, limit: int | None
+    ) -> AsyncGenerator[Loaded, None]:
+        """What `listed` looks at: checkpoints of the addressed threads and namespaces, newest first."""
+        namespace: str | int | None = conf.get("checkpoint_ns")
+        if namespace == "":
+            namespace = ROOT_NS
+        only = conf.get("checkpoint_id")
+        before_id = None if before is None else before.get(CONF, {}).get("checkpoint_id")
+        size = PAGE if limit is None else max(1, min(PAGE, limit))
+        async for thread in self._threads(conf):
+            number = None if before_id is None else await self._records.number_of(thread, before_id)
+            if before_id is not None and number is None:
+                continue
+            while page := await self._records.page(thread, namespace, before=number, limit=size):
+                for loaded in page:
+                    if loaded.row is not None:
+                        number = loaded.row.n
+                        if only is None or loaded.row.id == only:
+                            yield loaded
+
+    async def _threads(self, conf: Mapping[str, Any]) -> AsyncGenerator[str, None]:
+        if conf.get("thread_id") is not None:
+            yield thread_text(conf["thread_id"])
             return
         after: str | None = None
         while page := await self._records.threads(after=after, limit=PAGE):
@@ -187,7 +192,9 @@ class Exchange:
                 origin = row.id if write.origin == row.n else loaded.ids.get(write.origin, "")
                 task = task_id(origin, namespace, write.path)
                 for at, (channel, value) in enumerate(self._writes(loaded, write)):
-                    found.append((writes_sort_key(write.path, task, at if write.kind == 0 else write.kind), (task, channel, value)))
+                    found.append(
+                        (writes_sort_key(write.path, task, at if write.kind == 0 else write.kind), (task, channel, value))
+                    )
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
 
     def _writes(self, loaded: Loaded, write: WriteRow) -> Iterable[tuple[str, Any]]:
@@ -238,7 +245,11 @@ class Exchange:
         numbers = Numbers(loaded.thread.next_n, loaded.thread.newest, self._clock)
         commit = self._commit(loaded.thread, numbers)
         above = loaded.row if parent is not None else None
-        ns = loaded.row.ns if loaded.row is not None else next((n for n, name in loaded.namespaces.items() if name == namespace), None)
+        ns = (
+            loaded.row.ns
+            if loaded.row is not None
+            else next((n for n, name in loaded.namespaces.items() if name == namespace), None)
+        )
         if ns is None:
             ns = numbers.take() if namespace else ROOT_NS
             commit.namespaces = [(ns, namespace)] if namespace else []
@@ -298,12 +309,10 @@ class Exchange:
         if len(packed.data) <= INLINE_LIMIT:
             return Entry(n, packed)
         ref = numbers.take()
-        commit.values.append(ValueRow(ref, packed))
+        commit.values = [*commit.values, ValueRow(ref, packed)]
         return Entry(n, None, ref)
 
-    async def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str
-    ) -> None:
+    async def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str) -> None:
         """Store writes on a checkpoint.
 
         Raises:
@@ -314,21 +323,27 @@ class Exchange:
         """
         thread, namespace, checkpoint = address(config)
         if checkpoint is None:
-            raise InvalidConfig("put_writes needs a config with checkpoint_id: the checkpoint that the task ran from", thread=thread)
+            raise InvalidConfig(
+                "put_writes needs a config with checkpoint_id: the checkpoint that the task ran from", thread=thread
+            )
         while True:
             loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
             _refuse_deleted(loaded.thread, checkpoint)
             if loaded.row is None:
                 raise UnknownCheckpoint(
-                    f"thread {thread!r} has no checkpoint {checkpoint!r} in namespace {namespace!r}", thread=thread, checkpoint=checkpoint
+                    f"thread {thread!r} has no checkpoint {checkpoint!r} in namespace {namespace!r}",
+                    thread=thread,
+                    checkpoint=checkpoint,
                 )
             numbers = Numbers(loaded.thread.next_n, loaded.thread.newest, self._clock)
             commit = self._commit(loaded.thread, numbers)
+            rows: list[WriteRow] = []
             for at, (channel, value) in enumerate(writes):
                 entry = self._entry(commit, numbers, 0, value)
                 item = WriteItem(channel, entry.packed, entry.ref)
                 kind = WRITES_IDX_MAP.get(channel, at)
-                commit.writes.append(WriteRow(loaded.row.ns, loaded.row.n, f"{PUBLIC}{task_path}\x00{task}", kind, (item,)))
+                rows.append(WriteRow(loaded.row.ns, loaded.row.n, f"{PUBLIC}{task_path}\x00{task}", kind, (item,)))
+            commit.writes = rows
             commit.next_n = numbers.next_n
             try:
                 await self._records.commit(commit)
@@ -357,7 +372,8 @@ def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
 def _refuse_deleted(thread: ThreadRow, parent: str | None) -> None:
     if parent is not None and thread.key is None and thread.incarnation > 1:
         raise ThreadDeleted(
-            f"thread {thread.thread!r} was deleted; nothing was stored. New input on the id starts a new thread", thread=thread.thread
+            f"thread {thread.thread!r} was deleted; nothing was stored. New input on the id starts a new thread",
+            thread=thread.thread,
         )
 
 

@@ -46,7 +46,7 @@ def _boot() -> str:
     # The boot id alone would be shared by containers, where the same pid means another process: the pid namespace joins it.
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return f"{sys.platform}"
 

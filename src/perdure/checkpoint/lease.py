@@ -87,7 +87,7 @@ def deleted(thread: str) -> ThreadDeleted:
 def _check_missing(commit: Commit, tombstone: int) -> None:
     if commit.lease in ("keep", "release"):
         raise deleted(commit.thread)
-    if commit.expect_head is not None or commit.incarnation != tombstone + 1:
+    if (commit.expect_head, commit.incarnation, commit.epoch, commit.first_n) != (None, tombstone + 1, 1, 1):
         raise StaleLoad(commit.thread)
 
 

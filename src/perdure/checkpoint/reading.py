@@ -60,7 +60,8 @@ def folded(chain: Iterable[CheckpointRow]) -> dict[str, Entry]:
 
 def origins_of(row: CheckpointRow) -> set[int]:
     """The origins under which writes and children of a checkpoint's tasks are filed, of those to come and of those that made it,
-    and its own number for writes on it."""
+    and its own number for writes on it.
+    """
     return {row.n, *(task.origin for tasks in (row.frontier, row.deferred, row.ran) for task in tasks)}
 
 

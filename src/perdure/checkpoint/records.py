@@ -7,6 +7,7 @@ together, and a later row has a larger number. Rows are immutable but for those 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -244,13 +245,11 @@ class Commit:
     newest: int = 0
     head: int | None = None
     """The new head of the root; None leaves it."""
-    checkpoints: list[CheckpointRow] = field(default_factory=list)
-    values: list[ValueRow] = field(default_factory=list)
-    writes: list[WriteRow] = field(default_factory=list)
-    namespaces: list[tuple[int, str]] = field(default_factory=list)
-    children: list[ChildRow] = field(default_factory=list)
-    drop_writes: list[tuple[int, int, str, int]] = field(default_factory=list)
-    """(ns, origin, path, kind) of replaceable rows that are no longer true, such as the pauses of a task that has ended."""
+    checkpoints: Sequence[CheckpointRow] = ()
+    values: Sequence[ValueRow] = ()
+    writes: Sequence[WriteRow] = ()
+    namespaces: Sequence[tuple[int, str]] = ()
+    children: Sequence[ChildRow] = ()
     update: ThreadUpdate | None = None
 
 
@@ -286,7 +285,8 @@ class StaleLoad(Exception):
 
 class RecordStore(Protocol):
     """The port to a database: each call is one transaction there. Every backend implements it, for blocking and for suspending
-    callers (one class over two connections)."""
+    callers (one class over two connections).
+    """
 
     async def load(
         self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None

@@ -82,23 +82,23 @@ class Saver(BaseCheckpointSaver[int]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """See `BaseCheckpointSaver.list`. Pages are read as they are needed."""
-        return iterate_blocking(self._exchange().list(config, filter, before, limit))
+        return iterate_blocking(self._exchange().listed(config, filter, before, limit))
 
     async def alist(
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """See `BaseCheckpointSaver.list`. Pages are read as they are needed."""
-        async for found in self._aexchange().list(config, filter, before, limit):
+        async for found in self._aexchange().listed(config, filter, before, limit):
             yield found
 
     def put(
@@ -119,9 +119,7 @@ class Saver(BaseCheckpointSaver[int]):
         """See `put`."""
         return await self._aexchange().put(config, checkpoint, metadata, new_versions)
 
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """See `BaseCheckpointSaver.put_writes`.
 
         Raises:
@@ -160,9 +158,7 @@ class Saver(BaseCheckpointSaver[int]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:

@@ -33,7 +33,9 @@ def access_for(
     """
     thread = thread_of(config)
     if durability is not None and durability not in DURABILITIES:
-        raise InvalidConfig(f"durability must be one of {', '.join(map(repr, DURABILITIES))}, got {durability!r}", key="durability")
+        raise InvalidConfig(
+            f"durability must be one of {', '.join(map(repr, DURABILITIES))}, got {durability!r}", key="durability"
+        )
     run_id = str(config.get("run_id") or "") or os.urandom(8).hex()
     if isinstance(saver, Saver):
         records = saver.blocking() if blocking else saver.suspending()
@@ -51,7 +53,14 @@ def access_for(
     from perdure.checkpoint.foreign import ForeignRecords, Identity
 
     return Access(
-        ForeignRecords(saver, blocking=blocking), Identity(saver), thread, run_id, SYSTEM_CLOCK, 0.0, durability or "sync", _no_lease
+        ForeignRecords(saver, blocking=blocking),
+        Identity(saver),
+        thread,
+        run_id,
+        SYSTEM_CLOCK,
+        0.0,
+        durability or "sync",
+        _no_lease,
     )
 
 

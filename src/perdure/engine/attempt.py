@@ -41,7 +41,7 @@ def call_inline(task: Task) -> Any:
         task.writes = writes
     except GraphBubbleUp as signal:
         bubble(task, signal)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
         fail(task, error)
     return None
 
@@ -76,7 +76,7 @@ async def attempt(task: Task, world: World) -> None:
         except GraphBubbleUp as signal:
             bubble(task, signal)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
             failures += 1
             pause = pause_before_next(node.retry, error, failures, world.jitter()) if node.retry else None
             if pause is None:
@@ -102,7 +102,7 @@ async def settled(task: Task, awaitable: Any, world: World) -> None:
         await complete(task, await world.settle(awaitable, task, None), world)
     except GraphBubbleUp as signal:
         bubble(task, signal)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
         fail(task, error)
 
 
@@ -129,13 +129,18 @@ def bubble(task: Task, signal: GraphBubbleUp) -> None:
         if not signal.interrupts:
             task.halted = True
         known = {pause.id for pause in task.pauses}
-        task.pauses.extend(pause for pause in signal.interrupts if pause.id not in known)
+        task.pauses = [*task.pauses, *(pause for pause in signal.interrupts if pause.id not in known)]
         return
     if isinstance(signal, ParentCommand):
         run = task.run
         if run.parent is None:
             where = f"node {task.node.name!r} of graph {run.program.name!r}"
-            fail(task, InvalidUpdateError(f"There is no parent graph: {where} gave {signal.command!r} at the root", node=task.node.name))
+            fail(
+                task,
+                InvalidUpdateError(
+                    f"There is no parent graph: {where} gave {signal.command!r} at the root", node=task.node.name
+                ),
+            )
             return
         task.error = signal
         return
@@ -155,4 +160,3 @@ def fail(task: Task, error: BaseException) -> None:
     note = f"During task with name '{task.node.name}' and id '{task.id}'"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
-

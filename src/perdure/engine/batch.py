@@ -12,7 +12,9 @@ from perdure.errors import InvalidConfig
 def _configs(inputs: Sequence[Any], config: Any) -> list[Any]:
     if isinstance(config, Sequence) and not isinstance(config, (str, Mapping)):
         if len(config) != len(inputs):
-            raise InvalidConfig(f"batch got {len(inputs)} inputs and {len(config)} configs; give one config, or one for each input")
+            raise InvalidConfig(
+                f"batch got {len(inputs)} inputs and {len(config)} configs; give one config, or one for each input"
+            )
         return list(config)
     return [config] * len(inputs)
 
@@ -63,7 +65,7 @@ async def arun_batch(
         InvalidConfig: the configs do not match the inputs.
         Exception: the first failure, unless they are to be returned.
     """
-    import asyncio  # noqa: TID251 - `abatch` is concurrency itself, not a flow
+    import asyncio
 
     configs = _configs(inputs, config)
     limit = _limit(configs)

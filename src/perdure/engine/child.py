@@ -7,12 +7,11 @@ checkpoint of the parent one starts from.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import Loaded
 from perdure.constants import NS_SEP
-from perdure.engine.decide import check_command
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import Opened, open_in, open_run
 from perdure.engine.run import Run
@@ -23,7 +22,6 @@ from perdure.types import Command
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
     from perdure.engine.task import Task
-    from perdure.streaming.modes import Event
     from perdure.types import RunnableConfig
 
 
@@ -118,16 +116,3 @@ async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any) -> 
             return await open_in(run, session, loaded, given, ns=loaded.row.ns, child_of=place)
     loaded = Loaded(session.loaded.thread, None)
     return await open_in(run, session, loaded, given, ns=session.numbers.take(), child_of=place, new=True)
-
-
-async def stream_inside(
-    task: Task, graph: CompiledGraph, given: Any, config: RunnableConfig, options: Mapping[str, Any]
-) -> AsyncGenerator[tuple[Run, list[Event]], None]:
-    """Run a graph that a node's own code called; yield its run with the events of each step."""
-    if isinstance(given, Command):
-        check_command(given, saver=task.run.journal is not None)
-    run = child_run(task, graph, config, **options)
-    opened = await open_child(run, task, graph, given)
-    async for events in super_steps(run, opened):
-        yield run, events
-    yield run, []

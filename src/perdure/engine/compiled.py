@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from perdure.bridge import iterate_blocking, run_blocking
 from perdure.engine import child
 from perdure.engine.access import access_for, enclosing_task, refuse_inside
+from perdure.engine.cached import HasCache
 from perdure.engine.edit import Edits
 from perdure.engine.history import History, call_config
 from perdure.engine.loop import super_steps
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.engine.task import Task
 
 
-class CompiledGraph:
+class CompiledGraph(HasCache):
     """A graph that can run.
 
     Args:
@@ -45,7 +46,7 @@ class CompiledGraph:
         self.program = program
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = store
-        self.cache = cache
+        self.use_cache(cache)
         self.debug = debug
         self.name = program.name
         self.bound_config: RunnableConfig = {}
@@ -69,7 +70,7 @@ class CompiledGraph:
 
     def invoke(
         self,
-        input: Any,  # noqa: A002 - the field's name for it
+        input: Any,
         config: RunnableConfig | None = None,
         *,
         stream_mode: Any = "values",
@@ -104,7 +105,7 @@ class CompiledGraph:
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002 - the field's name for it
+        input: Any,
         config: RunnableConfig | None = None,
         *,
         stream_mode: Any = "values",
@@ -121,7 +122,7 @@ class CompiledGraph:
 
     def stream(
         self,
-        input: Any,  # noqa: A002 - the field's name for it
+        input: Any,
         config: RunnableConfig | None = None,
         *,
         stream_mode: Any = None,
@@ -157,7 +158,7 @@ class CompiledGraph:
 
     async def astream(
         self,
-        input: Any,  # noqa: A002 - the field's name for it
+        input: Any,
         config: RunnableConfig | None = None,
         *,
         stream_mode: Any = None,
@@ -225,7 +226,9 @@ class CompiledGraph:
             return run, self._inside(task, run, given)
         saver = self.checkpointer
         if saver is True:
-            raise InvalidConfig("checkpointer=True cannot be used for root graphs: it lets a subgraph keep a memory in its parent's saver")
+            raise InvalidConfig(
+                "checkpointer=True cannot be used for root graphs: it lets a subgraph keep a memory in its parent's saver"
+            )
         bound = merged(self.bound_config, own)
         access = None
         if saver:
@@ -249,8 +252,12 @@ class CompiledGraph:
     async def _root(self, run: Run, given: Any, access: Access | None, wait: float | None) -> AsyncGenerator[list[Event], None]:
         try:
             opened = await open_run(run, given, access, wait)
-            async for events in super_steps(run, opened):
-                yield events
+            steps = super_steps(run, opened)
+            try:
+                async for events in steps:
+                    yield events
+            finally:
+                await steps.aclose()
         finally:
             if run.journal is not None:
                 await run.journal.session.let_go("error" if run.outcome == "done" else "interrupted")
@@ -258,11 +265,15 @@ class CompiledGraph:
 
     async def _inside(self, task: Task, run: Run, given: Any) -> AsyncGenerator[list[Event], None]:
         opened = await child.open_child(run, task, self, given)
-        async for events in super_steps(run, opened):
-            if task.run.subgraphs or run.modes & {"custom", "messages"}:
-                for event in events:
-                    task.run.runner.post(event)
-            yield events
+        steps = super_steps(run, opened)
+        try:
+            async for events in steps:
+                if task.run.subgraphs or run.modes & {"custom", "messages"}:
+                    for event in events:
+                        task.run.runner.post(event)
+                yield events
+        finally:
+            await steps.aclose()
         child.finish(run)
 
     async def _told(
@@ -336,7 +347,7 @@ class CompiledGraph:
         self,
         config: RunnableConfig,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[StateSnapshot]:
@@ -360,7 +371,7 @@ class CompiledGraph:
         self,
         config: RunnableConfig,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002 - the field's name for it
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:

@@ -94,11 +94,7 @@ def _listing(questions: Mapping[str, Interrupt]) -> str:
 
 def open_questions(restored: Restored, answers: Mapping[str, Any]) -> list[Interrupt]:
     """All open questions of a checkpoint's tasks."""
-    return [
-        pause
-        for path, origin in open_paths(restored)
-        for pause, _ in restored.open_pauses(origin, path, answers)
-    ]
+    return [pause for path, origin in open_paths(restored) for pause, _ in restored.open_pauses(origin, path, answers)]
 
 
 def open_paths(restored: Restored) -> list[tuple[str, int]]:

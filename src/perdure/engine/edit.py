@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from perdure.engine.ports import Runner
     from perdure.engine.session import Access
 
+Kept = tuple[dict[str, tuple[int, tuple[str, ...]]], dict[int, int], Sequence[Any], dict[str, tuple[int, tuple[str, ...]]]]
+"""Open tasks that an edit leaves as they are: nodes, Sends with the list that they are positions of, deferred nodes."""
+
 
 class Edits:
     """Edits the threads of one graph.
@@ -85,9 +88,12 @@ class Edits:
         session.refuse_if_busy()
         run = Run(inner.program, config, self._runner, namespace=namespace)
         restored = self._open(run, session, loaded, await self._place_of(namespace, loaded))
+        # A checkpoint that the thread has left behind is branched off: its tasks start afresh, for their results belong to the old branch.
+        forks = not namespace and loaded.row is not None and loaded.row.n != loaded.thread.head
         for updates in supersteps:
-            await self._superstep(run, restored, [StateUpdate(*update) for update in updates])
+            await self._superstep(run, restored, [StateUpdate(*update) for update in updates], forks=forks)
             restored = None
+            forks = False
         journal = run.journal
         row = None if journal is None else journal.row
         if journal is None or row is None:
@@ -113,9 +119,7 @@ class Edits:
                 pointers.append(await self._access.records.load(self._access.thread, child.child_ns, child.head))
         return (ROOT_NS, 0, f"={namespace}", 0)
 
-    def _open(
-        self, run: Run, session: Session, loaded: Loaded, place: tuple[int, int, str, int] | None
-    ) -> Restored | None:
+    def _open(self, run: Run, session: Session, loaded: Loaded, place: tuple[int, int, str, int] | None) -> Restored | None:
         if loaded.row is None:
             run.live = Live(run.program)
             run.live.step = -1
@@ -136,7 +140,7 @@ class Edits:
         )
         return restored
 
-    async def _superstep(self, run: Run, restored: Restored | None, updates: list[StateUpdate]) -> None:
+    async def _superstep(self, run: Run, restored: Restored | None, updates: list[StateUpdate], *, forks: bool) -> None:
         program = run.program
         special = {END, INPUT, COPY}
         if len(updates) > 1:
@@ -155,11 +159,13 @@ class Edits:
         live = run.live
         live.step += 1
         journal = run.journal
-        assert journal is not None  # noqa: S101 - opened by `_open`
+        assert journal is not None
         identity = journal.session.numbers.checkpoint(live.step)
         for name, update in zip(names, updates, strict=True):
             tasks.append(await self._written(run, name, update, identity[0]))
-        kept = self._kept(run, restored, names, inferred=inferred, task=first.task_id)
+        kept = self._kept(run, None if forks else restored, names, inferred=inferred, task=first.task_id)
+        if forks:
+            kept = _renewed(kept, identity[0])
         for task in tasks:
             task.stored = True
         changed = live.advance(tasks, identity[0])
@@ -178,9 +184,11 @@ class Edits:
         program = run.program
         node = program.start if name == START else program.nodes.get(name)
         if node is None:
-            raise InvalidUpdateError(str(returns.unknown_node(program, f"Node {name} does not exist: the edit is made as", name)), node=name)
+            raise InvalidUpdateError(
+                str(returns.unknown_node(program, f"Node {name} does not exist: the edit is made as", name)), node=name
+            )
         writes = returns.updates_of(program, name, update.values)
-        task: Task = Entry(run, number, program.root and update.values or dict(writes))
+        task: Task = Entry(run, number, update.values if program.root else dict(writes))
         task.node = node
         if node.branches:
             await self._runner.run_one(task)
@@ -200,9 +208,7 @@ class Edits:
             )
         return live.ran[0]
 
-    def _kept(
-        self, run: Run, restored: Restored | None, names: list[str], *, inferred: bool, task: str | None
-    ) -> tuple[dict[str, tuple[int, tuple[str, ...]]], dict[int, int], Sequence[Any], dict[str, Any]]:
+    def _kept(self, run: Run, restored: Restored | None, names: list[str], *, inferred: bool, task: str | None) -> Kept:
         """The open tasks that the edit leaves as they are: nodes, sends with their list, deferred ones."""
         live = run.live
         nodes = dict(live.fired)
@@ -232,7 +238,7 @@ class Edits:
                 sends.pop(closing, None)
         return nodes, sends, live.sends, dict(live.deferred)
 
-    def _put_back(self, live: Live, kept: tuple[dict[str, Any], dict[int, int], Sequence[Any], dict[str, Any]]) -> None:
+    def _put_back(self, live: Live, kept: Kept) -> None:
         nodes, sends, listed, deferred = kept
         live.fired = {**live.fired, **nodes}
         if sends:
@@ -247,7 +253,7 @@ class Edits:
     async def _special(self, run: Run, restored: Restored | None, update: StateUpdate) -> None:
         live = run.live
         journal = run.journal
-        assert journal is not None  # noqa: S101 - opened by `_open`
+        assert journal is not None
         if update.as_node == END:
             if update.values is not None:
                 raise InvalidUpdateError("as_node=END clears what was to run next and takes no values")
@@ -272,7 +278,7 @@ class Edits:
         """The same state once more, as a sibling of the checkpoint, with tasks of its own."""
         live = run.live
         journal = run.journal
-        assert journal is not None  # noqa: S101 - opened by `_open`
+        assert journal is not None
         live.step += 1
         identity = journal.session.numbers.checkpoint(live.step)
         number = identity[0]
@@ -284,10 +290,19 @@ class Edits:
         row.parent, row.full, row.base, row.changes = restored.row.parent, True, row.n, dict(journal.entries)
 
 
+def _renewed(kept: Kept, number: int) -> Kept:
+    """The same tasks, as if they had been triggered at checkpoint `number`: with ids of their own, and no results."""
+    nodes, sends, listed, deferred = kept
+    return (
+        {name: (number, triggers) for name, (_, triggers) in nodes.items()},
+        dict.fromkeys(sends, number),
+        listed,
+        {name: (number, triggers) for name, (_, triggers) in deferred.items()},
+    )
+
+
 def _finished(run: Run, restored: Restored) -> list[Task]:
     tasks = tasks_of(run)
     for task in tasks:
         task.writes = restored.result(task.origin, task.path)
     return [task for task in tasks if task.writes is not None]
-
-

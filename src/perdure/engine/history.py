@@ -89,7 +89,9 @@ class History:
         if before_id:
             number = await records.number_of(thread, before_id)
             if number is None:
-                raise UnknownCheckpoint(f"thread {thread!r} has no checkpoint {before_id!r}", thread=thread, checkpoint=before_id)
+                raise UnknownCheckpoint(
+                    f"thread {thread!r} has no checkpoint {before_id!r}", thread=thread, checkpoint=before_id
+                )
         elif conf.get("checkpoint_id"):
             loaded = await records.load(thread, namespace or ROOT_NS, conf["checkpoint_id"])
             if loaded.row is not None and limit != 0:
@@ -98,7 +100,9 @@ class History:
         left = limit
         size = 1
         while left is None or left > 0:
-            page = await records.page(thread, namespace or ROOT_NS, before=number, limit=size if left is None else min(size, left))
+            page = await records.page(
+                thread, namespace or ROOT_NS, before=number, limit=size if left is None else min(size, left)
+            )
             for loaded in page:
                 snapshot = await self._snapshot(self._graph, namespace, loaded, live=False, subgraphs=False)
                 if match and any((snapshot.metadata or {}).get(key) != want for key, want in match.items()):

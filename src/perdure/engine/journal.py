@@ -37,6 +37,7 @@ from perdure.errors import NotStorable
 from perdure.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.records import Commit
     from perdure.engine.live import Live
     from perdure.engine.session import Session
     from perdure.engine.task import Task
@@ -111,12 +112,13 @@ class Journal:
 
     # -- encoding ---------------------------------------------------------------------------------------------------------
 
-    def _pack(self, value: Any, where: str, key: str) -> tuple[Packed, int | None]:
+    def _pack(self, value: Any, where: str | Task, key: str) -> tuple[Packed, int | None]:
         """A value's bytes and, where they are too many to ride along, the number of a new value row."""
         try:
             tag, data = self.session.serde.dumps_typed(value)
         except NotStorable as error:
-            error.key = path = f"{where}[{key!r}]{error.key or ''}"
+            place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
+            error.key = path = f"{place}[{key!r}]{error.key or ''}"
             error.thread = error.thread or self.session.thread
             error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
             raise
@@ -128,7 +130,9 @@ class Journal:
         self._recent[id(value)] = (value, packed, ref)
         return packed, ref
 
-    def _item(self, channel: str, value: Any, where: str) -> WriteItem:
+    def _item(self, channel: str, value: Any, where: str | Task) -> WriteItem:
+        if value is None:
+            return WriteItem(channel, _NULL)
         packed, ref = self._pack(value, where, channel)
         return WriteItem(channel, packed if ref is None else None, ref)
 
@@ -140,15 +144,15 @@ class Journal:
         Raises:
             NotStorable: one of its writes cannot be stored; nothing was staged.
         """
-        where = f"update of node {task.node.name!r}"
-        items = tuple(self._item(channel, value, where) for channel, value in task.writes or ())
+        items = tuple([self._item(channel, value, task) for channel, value in task.writes or ()])
         self._writes.append(WriteRow(self.ns, task.origin, task.path, RESULT, items or (_NOTHING,)))
         task.stored = True
 
     def pauses(self, task: Task, questions: Sequence[Interrupt]) -> None:
         """Stage a task's open questions."""
         items = tuple(
-            self._item(pause.id, [pause.value, pause.response_schema, task.places.get(pause.id)], "interrupt") for pause in questions
+            self._item(pause.id, [pause.value, pause.response_schema, task.places.get(pause.id)], "interrupt")
+            for pause in questions
         )
         self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items))
 
@@ -307,11 +311,11 @@ class Journal:
 
     def fill(self, commit: Commit) -> None:
         """Move what is staged into a commit."""
-        commit.checkpoints.extend(self._checkpoints)
-        commit.values.extend(self._values)
-        commit.writes.extend(self._writes)
-        commit.namespaces.extend(self._batch_names)
-        commit.children.extend(self._batch_children)
+        commit.checkpoints = self._checkpoints
+        commit.values = self._values
+        commit.writes = self._writes
+        commit.namespaces = self._batch_names
+        commit.children = self._batch_children
         if self._checkpoints:
             head = self._checkpoints[-1].n
             if self.ns == ROOT_NS:
@@ -351,7 +355,8 @@ class Journal:
         self.fill(commit)
         failpoint("engine.commit.before")
         if session.durability != "async" or op != "keep":
-            await session.settle()
+            if session.in_flight is not None:
+                await session.settle()
             await session.store(commit)
         else:
             await session.settle()
@@ -370,4 +375,5 @@ class Journal:
         await self.session.store(commit)
 
 
-_NOTHING = WriteItem(NO_WRITES, Packed("null", b""))
+_NULL = Packed("null", b"")
+_NOTHING = WriteItem(NO_WRITES, _NULL)

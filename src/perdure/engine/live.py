@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
 from perdure.constants import BRANCH_PREFIX, TASKS
-from perdure.types import Send
+from perdure.types import Overwrite, Send
 
 if TYPE_CHECKING:
     from perdure.channels.base import BaseChannel
@@ -131,8 +131,8 @@ class Live:
                     fired.setdefault(key[len(BRANCH_PREFIX) :], [key])
             for target in node.edges:
                 fired.setdefault(target, [BRANCH_PREFIX + target])
-            for join in node.joins:
-                arrived.append((join, node.name))
+            if node.joins:
+                arrived.extend((join, node.name) for join in node.joins)
         changed = self.write(grouped)
         self.ran = tuple(ran)
         self.fired = {}
@@ -190,7 +190,7 @@ class Live:
                 grouped.setdefault(key, []).append(value)
         for key, values in grouped.items():
             live = self.channels[key]
-            if len(values) == 1 and type(live) is LastValue:
+            if len(values) == 1 and type(live) is LastValue and type(values[0]) is not Overwrite:
                 view[key] = values[0]
                 continue
             channel = _trial(live)
@@ -204,7 +204,7 @@ class Live:
 
 def _trial(channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, Any, Any]:
     # A reducer may extend its left operand in place; the trial must not do that to the real value.
-    stored = channel.checkpoint()
+    stored: Any = channel.checkpoint()
     if type(stored) in (list, dict, set):
         stored = stored.copy()
     return channel.from_checkpoint(stored)

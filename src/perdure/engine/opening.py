@@ -93,7 +93,9 @@ async def _open_unsaved(run: Run, given: Any) -> Opened:
     opened = Opened()
     live = run.live = Live(run.program)
     if given is None:
-        raise EmptyInputError("Received no input for __start__: a graph without a saver remembers nothing that it could go on with")
+        raise EmptyInputError(
+            "Received no input for __start__: a graph without a saver remembers nothing that it could go on with"
+        )
     if isinstance(given, Command):
         live.step = 0
         opened.entered = apply_command(run, given, 0)
@@ -227,7 +229,7 @@ async def flush_move(run: Run, move: Move) -> None:
 
 def _books(run: Run) -> tuple[Journal, Live]:
     journal = run.journal
-    assert journal is not None  # noqa: S101 - only runs with a saver come here
+    assert journal is not None
     return journal, run.live
 
 
@@ -346,7 +348,10 @@ def _stage_answers(run: Run, restored: Restored | None, given: Mapping[str, Any]
     journal, live = _books(run)
     if restored is None:
         # A fork: its tasks are new, and nobody has asked again yet. The answers are kept with each of them.
-        for task in [*((f"#{i}", n) for i, n in live.open_sends.items()), *((name, live.fired[name][0]) for name in live.fired)]:
+        for task in [
+            *((f"#{i}", n) for i, n in live.open_sends.items()),
+            *((name, live.fired[name][0]) for name in live.fired),
+        ]:
             journal.answers(task[1], task[0], given)
         return
     for path, origin in decide.open_paths(restored):

@@ -67,7 +67,7 @@ def next_move(run: Run, ran: Iterable[str]) -> Move:
     live = run.live
     if live.is_over:
         return "done"
-    if _stops(run.break_after, ran) or _stops(run.break_before, names_of(live)):
+    if (run.break_after and _stops(run.break_after, ran)) or (run.break_before and _stops(run.break_before, names_of(live))):
         return "break"
     if run.control is not None and run.control.drain_requested:
         return "drain"
@@ -77,6 +77,4 @@ def next_move(run: Run, ran: Iterable[str]) -> Move:
 
 
 def _stops(at: Sequence[str], names: Iterable[str]) -> bool:
-    if not at:
-        return False
     return any(True for _ in names) if at == "*" else any(name in at for name in names)

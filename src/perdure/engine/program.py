@@ -132,7 +132,11 @@ class Node:
         self.plain = not (
             self.call.is_async
             or any(branch.call.is_async for branch in self.branches)
-            or self.retry or self.cache or self.timeout or self.handler or self.call.subgraph is not None
+            or self.retry
+            or self.cache
+            or self.timeout
+            or self.handler
+            or self.call.subgraph is not None
         )
 
 

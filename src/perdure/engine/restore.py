@@ -43,7 +43,9 @@ class Restored:
         self.ids = {**loaded.ids, row.n: row.id}
         self.writes: dict[tuple[int, str, int], WriteRow] = {(w.origin, w.path, w.kind): w for w in loaded.writes}
         stored = {
-            key: self.value(entry) for key, entry in self.entries.items() if key in program.channels and program.channels[key].tracked
+            key: self.value(entry)
+            for key, entry in self.entries.items()
+            if key in program.channels and program.channels[key].tracked
         }
         self.live = live = Live(program, stored)
         live.step = row.step

@@ -64,17 +64,31 @@ def updates_of(program: Program, node: str, value: Any) -> list[Write]:
             node=node,
             code="INVALID_GRAPH_NODE_RETURN_VALUE",
         )
-    return pairs
+    return _known_pairs(program, node, pairs)
 
 
 def _pairs_of_dict(program: Program, node: str, value: Mapping[str, Any]) -> list[Write]:
     channels = program.channels
     for key in value:
         if key not in channels:
-            if program.unknown_keys == "ignore":
-                return [(k, v) for k, v in value.items() if k in channels]
-            raise unknown_key(program, f"Node {node!r} returned", key, channels, node=node)
+            return _known_pairs(program, node, value.items())
     return list(value.items())
+
+
+def _known_pairs(program: Program, node: str, pairs: Iterable[tuple[str, Any]]) -> list[Write]:
+    """The pairs whose keys the state has. Managed values, which a node that returns its whole state returns too, are left out.
+
+    Raises:
+        UnknownKey: a key is neither, and unknown ones are errors.
+    """
+    channels = program.channels
+    known: list[Write] = []
+    for key, value in pairs:
+        if key in channels:
+            known.append((key, value))
+        elif program.unknown_keys == "error" and key not in program.managed:
+            raise unknown_key(program, f"Node {node!r} returned", key, channels, node=node)
+    return known
 
 
 def unknown_key(program: Program, who: str, key: object, known: Iterable[str], *, node: str | None = None) -> UnknownKey:
@@ -157,7 +171,9 @@ def goto_writes(program: Program, who: str, goto: Any, *, node: str | None = Non
 
 def _check_send(program: Program, who: str, send: Send, node: str | None) -> None:
     if send.node == END:
-        raise InvalidUpdateError("Cannot send a packet to the END node: a Send starts a node; return END itself to stop", node=node)
+        raise InvalidUpdateError(
+            "Cannot send a packet to the END node: a Send starts a node; return END itself to stop", node=node
+        )
     if send.node not in program.nodes:
         raise unknown_node(program, f"{who} (by Send)", send.node, node=node)
 

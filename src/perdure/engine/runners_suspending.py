@@ -185,19 +185,41 @@ class SuspendingRunner:
         self._world = SuspendingWorld()
 
     def can_inline(self, task: Task) -> bool:
-        """Async nodes and subgraphs can be awaited right here; a sync node would block the loop."""
+        """Everything but timeouts, handlers and the cache can be awaited right here."""
         node = task.node
-        call = node.call
-        return (call.is_async or call.subgraph is not None) and not (node.timeout or node.handler or node.cache)
+        return not (node.timeout or node.handler or node.cache)
 
     async def run_one(self, task: Task) -> None:
-        """Await a task as part of the caller's own task."""
+        """Await a task as part of the caller's own task: an async node here, a sync one on a thread."""
+        if not self._on_loop(task):
+            await self._on_thread(task)
+            return
         try:
             await in_context(copy_context(), attempt(task, self._world))
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
             fail(task, _cancelled_itself(task))
+
+    async def _on_thread(self, task: Task) -> None:
+        ended = self._loop.create_future()
+        context = copy_context()
+
+        def job() -> None:
+            try:
+                self.execute(task, context)
+            except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a thread unseen
+                fail(task, error)
+            self._loop.call_soon_threadsafe(ended.set_result, None)
+
+        self.workers.submit(job)
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled, but its result may still come.
+            self._stopping.set()
+            await asyncio.wait({ended}, timeout=CANCEL_GRACE)
+            raise
 
     async def run(self, tasks: Sequence[Task], *, limit: int | None, timeout: float | None) -> AsyncGenerator[list[Any], None]:
         """Run tasks on the loop and on worker threads; see `Runner.run`."""
@@ -252,7 +274,7 @@ class SuspendingRunner:
         # A thread cannot be cancelled, but its result may still come.
         wave.stop()
         deadline = self._loop.time() + CANCEL_GRACE
-        while wave.is_busy and self._loop.time() < deadline:
+        while wave.is_busy and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread's condition, no event of this loop
             await asyncio.sleep(0.002)
 
     async def _one(self, task: Task, gate: asyncio.Semaphore | None) -> None:

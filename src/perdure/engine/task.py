@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
 from perdure.errors import GraphInterrupt
 from perdure.ids import TaskId, interrupt_id, task_id
+from perdure.runtime.questions import answer_schema
 from perdure.scope import CURRENT
 from perdure.types import Interrupt, RunnableConfig, Send
 
 if TYPE_CHECKING:
+    from perdure.cache.base import FullKey
     from perdure.engine.program import Call, Node, StateView
     from perdure.engine.returns import Write
     from perdure.engine.run import Run
@@ -33,8 +36,8 @@ class Task:
         error: what it raised, if it failed for good.
         cancelled: it was stopped from outside.
         pauses: the questions it asked and that have no answer yet.
-        places: of its own questions (not those of subgraphs it runs), which of its calls of `interrupt` asked it.
         halted: it stopped without a question, at a breakpoint of a subgraph.
+        cache_key: where its result is kept, if its node has a cache policy and its run a cache; set before it runs.
         cached: its writes come from the cache.
         stored: its result is stored already.
         attempt: number of the attempt that runs or ran last, from 1.
@@ -43,32 +46,26 @@ class Task:
         parent_command: a command for the graph around, that a node of this task's subgraph gave.
     """
 
-    __slots__ = (
-        "_config",
-        "_id",
-        "_runtime",
-        "asked",
-        "attempt",
-        "cached",
-        "calls",
-        "cancelled",
-        "error",
-        "failed",
-        "first_attempt",
-        "handled",
-        "heard",
-        "node",
-        "origin",
-        "path",
-        "halted",
-        "pauses",
-        "places",
-        "run",
-        "send",
-        "stored",
-        "triggers",
-        "writes",
-    )
+    # Most tasks never touch most of these: class attributes cost nothing for each task, as slots would.
+    writes: list[Write] | None = None
+    error: BaseException | None = None
+    cancelled = False
+    halted = False
+    cached = False
+    stored = False
+    attempt = 0
+    first_attempt = 0.0
+    asked = 0
+    calls = 0
+    heard = 0.0
+    pauses: list[Interrupt] | tuple[()] = ()
+    failed: Task | None = None
+    handled: Task | None = None
+    _id: TaskId | None = None
+    _config: RunnableConfig | None = None
+    _runtime: Any = None
+
+    cache_key: FullKey
 
     def __init__(
         self, run: Run, node: Node, path: str, origin: int, triggers: tuple[str, ...] = (), send: Send | None = None
@@ -79,24 +76,11 @@ class Task:
         self.origin = origin
         self.triggers = triggers
         self.send = send
-        self.writes: list[Write] | None = None
-        self.error: BaseException | None = None
-        self.cancelled = False
-        self.pauses: list[Interrupt] = []
-        self.places: dict[str, int] = {}
-        self.halted = False
-        self.cached = False
-        self.stored = False
-        self.attempt = 0
-        self.first_attempt = 0.0
-        self.asked = 0
-        self.calls = 0
-        self.heard = 0.0
-        self.failed: Task | None = None
-        self.handled: Task | None = None
-        self._id: TaskId | None = None
-        self._config: RunnableConfig | None = None
-        self._runtime: Any = None
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Of its own questions (not those of subgraphs it runs), which of its calls of `interrupt` asked it."""
+        return {}
 
     @property
     def id(self) -> TaskId:
@@ -140,7 +124,7 @@ class Task:
         self.attempt += 1
         self.asked = 0
         self.calls = 0
-        self.pauses = []
+        self.pauses = ()
         self.halted = False
         self.error = None
         self._runtime = None
@@ -149,9 +133,10 @@ class Task:
         """Call the node's function; runs in the context of the node. Returns its result, or an awaitable of it."""
         CURRENT.set(self)
         node = self.node
+        call = node.call
         send = self.send
         state = self.see(node.view) if send is None or self.failed is not None else send.arg
-        return self.invoke(node.call, state)
+        return self.invoke(call, state) if call.inject or not call.takes_state else call.fn(state)
 
     def invoke(self, call: Call, state: Any) -> Any:
         """Call a user's function with the state and whatever else it wants."""
@@ -256,8 +241,8 @@ class Task:
         answers = self.run.answers
         if pause in answers:
             return answers[pause]
-        question = Interrupt(value, pause, response_schema=response_schema)
-        self.pauses.append(question)
+        question = Interrupt(value, pause, response_schema=answer_schema(response_schema))
+        self.pauses = [*self.pauses, question]
         self.places[pause] = place
         raise GraphInterrupt([question])
 
@@ -268,8 +253,6 @@ class Entry(Task):
     Attributes:
         given: the input, as the result of the entry.
     """
-
-    __slots__ = ("given",)
 
     def __init__(self, run: Run, origin: int, given: Any) -> None:
         super().__init__(run, run.program.start, START, origin, (START,))

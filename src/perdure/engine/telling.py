@@ -36,6 +36,8 @@ def values(run: Run, found: list[Event], changed: Iterable[str] | None, finished
 
 def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
     """Tasks begin."""
+    if run.quiet:
+        return
     if "tasks" not in run.modes and "debug" not in run.modes:
         return
     for task in tasks:
@@ -50,7 +52,7 @@ def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
 
 def ended(run: Run, found: list[Event], task: Task) -> None:
     """A task has ended: its update, its questions, and its result."""
-    if task.node.hidden or task.cancelled:
+    if run.quiet or task.node.hidden or task.cancelled:
         return
     modes = run.modes
     if task.pauses and task.writes is None:

@@ -96,7 +96,8 @@ def recursion_limit(config: Mapping[str, Any]) -> int:
 
 def stored_metadata(config: Mapping[str, Any], persist: tuple[str, ...] = ()) -> dict[str, Any]:
     """What of a config is kept with the checkpoints it leads to (P41): the scalars of `metadata`, and of `configurable` only what
-    `persist` names."""
+    `persist` names.
+    """
     found: dict[str, Any] = {}
     for key, value in (config.get("metadata") or {}).items():
         if key not in NOT_STORED and not key.startswith("__") and isinstance(value, (str, int, float, bool)):

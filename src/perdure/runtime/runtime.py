@@ -98,7 +98,7 @@ class Runtime(Generic[ContextT]):
             systems so that a side effect happens once.
     """
 
-    context: ContextT = cast("ContextT", None)
+    context: ContextT = None  # type: ignore[assignment]
     store: Any = None
     stream_writer: Callable[[Any], None] = field(default=_no_writer)
     heartbeat: Callable[[], None] = field(default=_no_heartbeat)
@@ -130,7 +130,7 @@ class Runtime(Generic[ContextT]):
         return replace(self, **changes)
 
 
-def get_runtime(context_schema: type[ContextT] | None = None) -> Runtime[ContextT]:
+def get_runtime(context_schema: type[ContextT] | None = None) -> Runtime[ContextT]:  # noqa: ARG001 - for type checkers only
     """The runtime of the node that this code runs in. `context_schema` only tells type checkers what `context` is.
 
     Raises:

@@ -73,6 +73,4 @@ def _part(mode: str, namespace: tuple[str, ...], payload: Any) -> dict[str, Any]
 
 def delivered(events: Iterable[Event], want: Wanted) -> list[Any]:
     """The events of the wanted modes, and of the root only unless subgraphs were asked for, shaped."""
-    return [
-        shaped(event, want) for event in events if event.mode in want.modes and (want.subgraphs or not event.namespace)
-    ]
+    return [shaped(event, want) for event in events if event.mode in want.modes and (want.subgraphs or not event.namespace)]

@@ -191,7 +191,10 @@ class MemoryRecords:
                 filed[key] = write
         for child in commit.children:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
-        row.lease = lease.after(commit, row.lease)
+        if commit.lease == "keep":
+            row.lease.expires_ns = commit.now_ns + commit.lease_ns
+        else:
+            row.lease = lease.after(commit, row.lease)
         row.next_n = max(row.next_n, commit.next_n)
         row.newest = max(row.newest, commit.newest)
         if commit.head is not None:

@@ -70,8 +70,6 @@ def commit(database: Database, what: Commit, rows: Encoded) -> None:
 
 def _insert(database: Database, key: int, what: Commit, rows: Encoded) -> None:
     many = database.executemany
-    if what.drop_writes:
-        many(sql.DELETE_WRITE, [(key, *row) for row in what.drop_writes])
     if rows.once:
         many(sql.INSERT_WRITE, [(key, *row) for row in rows.once])
     if rows.replaced:

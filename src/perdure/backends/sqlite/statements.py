@@ -57,7 +57,6 @@ INSERT_CHECKPOINT = "INSERT INTO checkpoint (thread_key, ns, n, id, body) VALUES
 INSERT_VALUE = "INSERT INTO value (key, tag, data) VALUES (?, ?, ?)"
 INSERT_WRITE = "INSERT OR IGNORE INTO write (thread_key, ns, origin, path, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
 REPLACE_WRITE = "INSERT OR REPLACE INTO write (thread_key, ns, origin, path, kind, body) VALUES (?, ?, ?, ?, ?, ?)"
-DELETE_WRITE = "DELETE FROM write WHERE thread_key = ? AND ns = ? AND origin = ? AND path = ? AND kind = ?"
 # Not OR IGNORE: the same name under a second number would hide rows, so that is an error.
 INSERT_NAMESPACE = "INSERT INTO namespace (thread_key, ns, name) VALUES (?, ?, ?) ON CONFLICT (thread_key, ns) DO NOTHING"
 REPLACE_CHILD = """

@@ -1,0 +1,142 @@
+"""Results that are taken from a cache instead of running a node again, and put there after it ran.
+
+Kept under the identity of the node's function, so that graphs may share a cache: two nodes of one name but of different functions
+do not meet. Errors and pauses are never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from perdure.engine import telling
+from perdure.engine.attempt import fail
+from perdure.engine.returns import unknown_node
+from perdure.engine.runners_blocking import BlockingRunner
+from perdure.engine.task import Task
+from perdure.errors import InvalidConfig, NotStorable
+
+if TYPE_CHECKING:
+    from perdure.cache.base import BaseCache, FullKey, Namespace
+    from perdure.engine.program import Node, Program
+    from perdure.engine.run import Run
+    from perdure.streaming.modes import Event
+    from perdure.types import CachePolicy
+
+KEPT_UNDER = "__pregel_ns_writes"
+
+
+def namespace_of(node: Node) -> Namespace:
+    """Where the results of a node are kept."""
+    graph = node.call.subgraph
+    if graph is not None:
+        return (KEPT_UNDER, f"{graph.program.name}:{graph.program.fingerprint}", node.name)
+    function = node.call.fn
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return (KEPT_UNDER, f"{module}.{name}" if module and name else "__dynamic__", node.name)
+
+
+def key_of(task: Task, policy: CachePolicy) -> FullKey:
+    """Under which key a task's result is kept."""
+    given = task.send.arg if task.send is not None else task.see(task.node.view)
+    key = policy.key_func(given)
+    data = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+    return namespace_of(task.node), blake2b(data, digest_size=16).hexdigest()
+
+
+async def replay(run: Run, tasks: list[Task], told: list[Event]) -> list[Task]:
+    """Give each task whose result is kept that result; return the tasks that must run. A key that cannot be made fails its task."""
+    if not any(task.node.cache is not None for task in tasks):
+        return tasks
+    asking: list[Task] = []
+    for task in tasks:
+        if task.node.cache is None:
+            continue
+        try:
+            # Taken now: a node may change in place what its key is made of.
+            task.cache_key = key_of(task, task.node.cache)
+            asking.append(task)
+        except Exception as error:  # noqa: BLE001 - the key function is the user's, and belongs to this task
+            fail(task, error)
+            telling.ended(run, told, task)
+    found = await _get(run, list(dict.fromkeys(task.cache_key for task in asking)))
+    for task in asking:
+        writes = found.get(task.cache_key)
+        if writes is not None:
+            task.writes = [(channel, value) for channel, value in writes]
+            task.cached = True
+            telling.ended(run, told, task)
+    return [task for task in tasks if task.writes is None and task.error is None]
+
+
+async def keep(run: Run, ended: Sequence[Any]) -> None:
+    """Keep the results among what has ended; one that cannot be kept makes its task a failed one."""
+    keeping = [task for task in ended if isinstance(task, Task) and task.node.cache is not None and task.writes is not None]
+    if not keeping:
+        return
+    try:
+        await _set(run, keeping)
+    except NotStorable:
+        for task in keeping:
+            try:
+                await _set(run, [task])
+            except NotStorable as error:
+                fail(task, error)
+
+
+async def _get(run: Run, keys: Sequence[FullKey]) -> Mapping[FullKey, Any]:
+    if not keys:
+        return {}
+    cache: BaseCache[Any] = run.cache
+    return cache.get(keys) if isinstance(run.runner, BlockingRunner) else await cache.aget(keys)
+
+
+async def _set(run: Run, tasks: Sequence[Task]) -> None:
+    cache: BaseCache[Any] = run.cache
+    pairs = {
+        task.cache_key: ([list(write) for write in task.writes or ()], None if task.node.cache is None else task.node.cache.ttl)
+        for task in tasks
+    }
+    if isinstance(run.runner, BlockingRunner):
+        cache.set(pairs)
+    else:
+        await cache.aset(pairs)
+
+
+class HasCache:
+    """The part of a compiled graph that is about its cache."""
+
+    program: Program
+    cache: Any
+
+    def use_cache(self, cache: Any) -> None:
+        """Keep results of nodes with a cache policy in `cache`; None: nowhere."""
+        self.cache = cache
+        if cache is not None:
+            cache.learn(self.program.types)
+
+    def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the kept results of these nodes; None: of all.
+
+        Raises:
+            ValueError: the graph has no cache, or no such node.
+        """
+        namespaces = self._to_clear(nodes)
+        self.cache.clear(namespaces)
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """`clear_cache` for async code."""
+        namespaces = self._to_clear(nodes)
+        await self.cache.aclear(namespaces)
+
+    def _to_clear(self, nodes: Sequence[str] | None) -> list[Namespace]:
+        known = self.program.nodes
+        if self.cache is None:
+            raise InvalidConfig(
+                "No cache is set for this graph. Cannot clear cache. Give it one with compile(cache=InMemoryCache())"
+            )
+        for name in nodes or ():
+            if name not in known:
+                raise unknown_node(self.program, "clear_cache was asked to forget the results of", name)
+        return [namespace_of(known[name]) for name in (known if nodes is None else nodes)]
