@@ -381,6 +381,8 @@ class GraphInterrupt(GraphBubbleUp):
     """A node asked a question with `interrupt`; the run pauses until it is answered."""
 
     code: ClassVar[str] = "GRAPH_INTERRUPT"
+    asked_at: tuple[int, int] | None = None
+    """Where a subgraph asked: numbers of its namespace and checkpoint."""
 
     def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
         super().__init__(tuple(interrupts))

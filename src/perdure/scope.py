@@ -33,8 +33,12 @@ class TaskScope(Protocol):
         """Sends a value to the `custom` stream."""
         ...
 
-    def ask(self, value: Any, *, response_schema: Any = None) -> Any:
+    def ask(self, value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
         """The answer to a question, or a pause that asks it."""
+        ...
+
+    def holds(self, saver: object, thread: str) -> bool:
+        """Whether its run is one on that thread of that saver."""
         ...
 
 

@@ -280,7 +280,7 @@ class GraphOutput(Generic[OutputT]):
     interrupts: tuple[Interrupt, ...] = ()
 
 
-def interrupt(value: Any, *, response_schema: Any = None) -> Any:
+def interrupt(value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
     """Ask a person (or another system) and wait for the answer, however long it takes.
 
     The first time, the run pauses here: its state is saved, and the caller gets the question. When `Command(resume=…)` answers
@@ -290,12 +290,14 @@ def interrupt(value: Any, *, response_schema: Any = None) -> Any:
     Args:
         value: the question; anything storable.
         response_schema: describes the answer to whoever gives it: a JSON schema, or a type, which is turned into one.
+        key: names the question among those of its node; needed only where several are asked at once and change their text.
 
     Raises:
         GraphInterrupt: the pause itself (a BaseException, so `except Exception` does not swallow it).
+        AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
         RuntimeError: called outside of a running graph.
     """
-    return current_task().ask(value, response_schema=response_schema)
+    return current_task().ask(value, response_schema=response_schema, key=key)
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Any:

@@ -226,7 +226,7 @@ class Exchange:
         thread, namespace, parent = address(config)
         while True:
             loaded = await self._records.load(thread, namespace or ROOT_NS, parent)
-            _refuse_deleted(loaded.thread, parent)
+            _refuse_deleted(loaded, parent)
             try:
                 await self._records.commit(self._put(loaded, namespace, parent, checkpoint, metadata, new_versions))
             except StaleLoad:
@@ -328,7 +328,7 @@ class Exchange:
             )
         while True:
             loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
-            _refuse_deleted(loaded.thread, checkpoint)
+            _refuse_deleted(loaded, checkpoint)
             if loaded.row is None:
                 raise UnknownCheckpoint(
                     f"thread {thread!r} has no checkpoint {checkpoint!r} in namespace {namespace!r}",
@@ -369,11 +369,15 @@ def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
     return {CONF: {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
 
 
-def _refuse_deleted(thread: ThreadRow, parent: str | None) -> None:
-    if parent is not None and thread.key is None and thread.incarnation > 1:
+def _refuse_deleted(loaded: Loaded, parent: str | None) -> None:
+    # Also where the id was used again since: the parent was not found, so it may well have been of the thread that is gone.
+    thread = loaded.thread
+    if parent is not None and loaded.row is None and thread.incarnation > 1:
         raise ThreadDeleted(
-            f"thread {thread.thread!r} was deleted; nothing was stored. New input on the id starts a new thread",
+            f"thread {thread.thread!r} was deleted, with its checkpoint {parent!r}; nothing was stored. New input on the id starts a "
+            "new thread",
             thread=thread.thread,
+            checkpoint=parent,
         )
 
 

@@ -81,6 +81,7 @@ class CheckpointRow:
         ran: the tasks whose results it holds, with the node's name as the one trigger.
         joins: per join, the sources that have arrived; in every row, as there are few.
         deferred: (node, origin) of deferred nodes and joins that wait for everything else to end.
+        memories: newest checkpoints of the subgraphs that remember from one call to the next, by namespace, as of this one.
         metadata: what the user and the config attached.
         extra: what the public `put` brought that has no place above.
     """
@@ -100,6 +101,7 @@ class CheckpointRow:
     deferred: tuple[Pending, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] | None = None
+    memories: dict[str, int] = field(default_factory=dict)
 
 
 class ValueRow(NamedTuple):
@@ -311,6 +313,10 @@ class RecordStore(Protocol):
 
     async def number_of(self, thread: str, checkpoint: str) -> int | None:
         """The number of the checkpoint with that id, in whatever namespace; None if there is none."""
+        ...
+
+    async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
+        """Which task's subgraph reached checkpoint `n` of a namespace: the pointer to it with the lowest head from `n` on."""
         ...
 
     async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:

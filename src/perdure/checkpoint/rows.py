@@ -3,7 +3,7 @@
 A body is one MessagePack array whose first element is the format version. Public ids are 16 bytes where they are UUIDs, text
 otherwise. Reading checks the shape and raises CorruptRecord, so a damaged or foreign row never becomes a half-right state.
 
-    checkpoint  [1, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra]
+    checkpoint  [1, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra, memories]
     changes     {channel: nil | [version, tag, data] | [version, ref]}
     pending     [path, origin, triggers]
     write       [1, [[channel, tag, data] | [channel, ref], …]]
@@ -59,6 +59,7 @@ def checkpoint_body(row: CheckpointRow) -> bytes:
             _plain(row.deferred),
             row.metadata,
             row.extra,
+            row.memories,
         ]
     )
 
@@ -69,9 +70,9 @@ def checkpoint_row(n: int, ns: int, packed_id: bytes | str, body: bytes) -> Chec
     Raises:
         CorruptRecord: the bytes are not a checkpoint body; UnknownFormat if a newer version wrote them.
     """
-    fields = _open(body, 13, f"checkpoint {n}")
+    fields = _open(body, 14, f"checkpoint {n}")
     try:
-        _, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra = fields
+        _, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra, memories = fields
         return CheckpointRow(
             n,
             ns,
@@ -88,6 +89,7 @@ def checkpoint_row(n: int, ns: int, packed_id: bytes | str, body: bytes) -> Chec
             tuple(_pending(item) for item in deferred),
             metadata,
             extra,
+            memories,
         )
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise CorruptRecord(f"checkpoint {n} does not have the shape of format {FORMAT}: {error}") from error

@@ -12,7 +12,9 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
 from perdure.checkpoint.lease import LEASE_SECONDS
 from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.errors import SelfBusy
 from perdure.ids import thread_text
+from perdure.scope import CURRENT
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
@@ -136,12 +138,23 @@ class Saver(BaseCheckpointSaver[int]):
         await self._aexchange().put_writes(config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Remove every row of a thread, and refuse late writes to it from then on. A run on it ends with ThreadDeleted."""
-        run_blocking(self.blocking().delete(thread_text(thread_id)))
+        """Remove every row of a thread, and refuse late writes to it from then on. A run on it ends with ThreadDeleted.
+
+        Raises:
+            SelfBusy: a node tries to delete the thread in which it runs.
+        """
+        run_blocking(self.blocking().delete(self._deletable(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See `delete_thread`."""
-        await self.suspending().delete(thread_text(thread_id))
+        await self.suspending().delete(self._deletable(thread_id))
+
+    def _deletable(self, thread_id: str) -> str:
+        thread = thread_text(thread_id)
+        task = CURRENT.get(None)
+        if task is not None and task.holds(self, thread):
+            raise SelfBusy(f"a node tries to delete thread {thread!r}, in which it runs; delete it when the run has ended", thread=thread)
+        return thread
 
     def close(self) -> None:
         """Release the database; later calls raise SaverClosed. Closing twice is fine."""

@@ -38,9 +38,10 @@ def access_for(
         )
     run_id = str(config.get("run_id") or "") or os.urandom(8).hex()
     if isinstance(saver, Saver):
-        records = saver.blocking() if blocking else saver.suspending()
+        both = (saver.blocking(), saver.suspending())
         return Access(
-            records,
+            both[not blocking],
+            both[blocking],
             saver,
             thread,
             run_id,
@@ -54,6 +55,7 @@ def access_for(
 
     return Access(
         ForeignRecords(saver, blocking=blocking),
+        ForeignRecords(saver, blocking=not blocking),
         Identity(saver),
         thread,
         run_id,

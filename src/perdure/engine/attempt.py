@@ -30,7 +30,7 @@ def call_inline(task: Task) -> Any:
         value = task.call()
         if value.__class__ is not dict and inspect.isawaitable(value):
             return value
-        if task.pauses:
+        if task.is_paused:
             return None
         writes = returns.writes_of(task.run.program, task.node.name, value)
         for branch in task.node.branches:
@@ -92,7 +92,7 @@ async def _once(task: Task, world: World) -> None:
     else:
         value = task.call()
         if inspect.isawaitable(value):
-            value = await world.settle(value, task, node.timeout)
+            value = await world.settle(value, task, task.timeout)
     await complete(task, value, world)
 
 
@@ -128,8 +128,8 @@ def bubble(task: Task, signal: GraphBubbleUp) -> None:
     if isinstance(signal, GraphInterrupt):
         if not signal.interrupts:
             task.halted = True
-        known = {pause.id for pause in task.pauses}
-        task.pauses = [*task.pauses, *(pause for pause in signal.interrupts if pause.id not in known)]
+        for question in signal.interrupts:
+            task.questions.adopt(question, signal.asked_at)
         return
     if isinstance(signal, ParentCommand):
         run = task.run

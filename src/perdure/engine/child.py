@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import Loaded
 from perdure.constants import NS_SEP
+from perdure.engine.entering import Opened
 from perdure.engine.loop import super_steps
-from perdure.engine.opening import Opened, open_in, open_run
+from perdure.engine.opening import open_in, open_run
 from perdure.engine.run import Run
 from perdure.errors import GraphInterrupt
 from perdure.runtime.config import merged
@@ -21,6 +22,7 @@ from perdure.types import Command
 
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
+    from perdure.engine.ports import Runner
     from perdure.engine.task import Task
     from perdure.types import RunnableConfig
 
@@ -35,12 +37,16 @@ async def run_node(task: Task) -> Any:
     graph = task.node.call.subgraph
     send = task.send
     given = task.see(task.node.view) if send is None else send.arg
-    run = child_run(task, graph, task.run.config)
+    run = child_run(task, graph, task.run.config, task.run.runner.child())
     opened = await open_child(run, task, graph, given)
     async for events in super_steps(run, opened):
         for event in events:
             task.run.runner.post(event)
-    return finish(run)
+    output = finish(run)
+    if isinstance(output, Mapping) and not task.run.program.root:
+        channels = task.run.program.channels
+        return {key: value for key, value in output.items() if key in channels}  # what the parent has no place for stays inside
+    return output
 
 
 def finish(run: Run) -> Any:
@@ -49,15 +55,28 @@ def finish(run: Run) -> Any:
     Raises:
         GraphInterrupt: it paused.
     """
-    if run.outcome == "paused":
-        raise GraphInterrupt(run.waiting)
-    if run.outcome == "break":
-        raise GraphInterrupt(())
-    return run.values()
+    journal = run.journal
+    task = run.parent
+    at = None if journal is None or journal.row is None else (journal.ns, journal.row.n)
+    if run.outcome == "done":
+        if at is not None and journal is not None and journal.remembers and task is not None:
+            task.memories = {**task.memories, run.namespace: at[1]}
+        return run.values()
+    pause = GraphInterrupt(run.waiting if run.outcome == "paused" else ())
+    pause.asked_at = at
+    raise pause
 
 
-def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, **options: Any) -> Run:
-    """A run of `graph` inside `task`."""
+def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: Runner, **options: Any) -> Run:
+    """A run of `graph` inside `task`.
+
+    Args:
+        task: the task.
+        graph: the graph.
+        config: what the call adds to the graph's own config.
+        runner: of the colour of the call, which need not be that of the run around: a sync node of an async run calls `invoke`.
+        options: settings of the call.
+    """
     above = task.run
     call = task.calls
     task.calls += 1
@@ -76,7 +95,7 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, **option
     run = Run(
         graph.program,
         merged(graph.bound_config, config),
-        above.runner.child(),
+        runner,
         parent=task,
         namespace=namespace,
         run_child=run_node,
@@ -101,18 +120,37 @@ async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any) -> 
         given = {key: value for key, value in given.items() if key in known}
     if journal is None or graph.checkpointer is False:
         return await open_run(run, given, None)
-    session = journal.session
+    session = journal.session.seen_from(run.runner)
     place = (journal.ns, task.origin, task.path, run.call_index)
     pointer = task.run.children.get(place[1:])
     if pointer is not None:
-        ns, head = pointer
-        loaded = await session.access.records.load(session.thread, ns, head)
+        loaded = await session.access.records.load(session.thread, *pointer)
         if loaded.row is not None:
             # The task began it before and did not end itself: the child goes on, or, if it had ended, gives its output again.
-            return await open_in(run, session, loaded, given if isinstance(given, Command) else None, ns=ns, child_of=place)
-    if graph.checkpointer is True:
-        loaded = await session.access.records.load(session.thread, run.namespace, None)
-        if loaded.row is not None:
-            return await open_in(run, session, loaded, given, ns=loaded.row.ns, child_of=place)
-    loaded = Loaded(session.loaded.thread, None)
-    return await open_in(run, session, loaded, given, ns=session.numbers.take(), child_of=place, new=True)
+            return await open_in(
+                run,
+                session,
+                loaded,
+                given if isinstance(given, Command) else None,
+                ns=pointer[0],
+                child_of=place,
+                remembers=graph.checkpointer is True,
+            )
+    if graph.checkpointer is not True:
+        return await open_in(
+            run, session, Loaded(session.loaded.thread, None), given, ns=session.numbers.take(), child_of=place, new=True
+        )
+    # As of the parent's checkpoint, never as of a later one (P21).
+    memory = task.memories.get(run.namespace) or task.run.live.memories.get(run.namespace)
+    loaded = await session.access.records.load(session.thread, run.namespace, memory)
+    number = loaded.row.ns if loaded.row is not None else next(iter(loaded.namespaces), None)
+    return await open_in(
+        run,
+        session,
+        Loaded(session.loaded.thread, None) if memory is None else loaded,
+        given,
+        ns=session.numbers.take() if number is None else number,
+        child_of=place,
+        new=number is None,
+        remembers=True,
+    )

@@ -97,11 +97,12 @@ class CompiledGraph(HasCache):
             Exception: whatever a node raised.
         """
         if stream_mode != "values":
+            options["output_keys"] = options.get("output_keys") or self.program.output_keys
             return list(self.stream(input, config, stream_mode=stream_mode, version=version, **options))
         settings = Options(**options)
         run, events = self._begin(BlockingRunner(), input, config, settings, NO_EVENTS, subgraphs=False)
         run_blocking(_exhaust(events))
-        return self._returned(run, settings, version)
+        return self._returned(run, version)
 
     async def ainvoke(
         self,
@@ -114,11 +115,12 @@ class CompiledGraph(HasCache):
     ) -> Any:
         """`invoke` for async code."""
         if stream_mode != "values":
+            options["output_keys"] = options.get("output_keys") or self.program.output_keys
             return [item async for item in self.astream(input, config, stream_mode=stream_mode, version=version, **options)]
         settings = Options(**options)
         run, events = self._begin(_suspending_runner(), input, config, settings, NO_EVENTS, subgraphs=False)
         await _exhaust(events)
-        return self._returned(run, settings, version)
+        return self._returned(run, version)
 
     def stream(
         self,
@@ -153,6 +155,7 @@ class CompiledGraph(HasCache):
         want = self._wanted(stream_mode, subgraphs, version)
         shown = self._printed(print_mode)
         modes = want.modes | shown.modes
+        options["output_keys"] = options.get("output_keys") or self.program.stream_keys
         run, events = self._begin(BlockingRunner(), input, config, Options(**options), modes, subgraphs=subgraphs)
         return iterate_blocking(self._told(run, events, want, shown))
 
@@ -171,6 +174,7 @@ class CompiledGraph(HasCache):
         want = self._wanted(stream_mode, subgraphs, version)
         shown = self._printed(print_mode)
         modes = want.modes | shown.modes
+        options["output_keys"] = options.get("output_keys") or self.program.stream_keys
         run, events = self._begin(_suspending_runner(), input, config, Options(**options), modes, subgraphs=subgraphs)
         told = self._told(run, events, want, shown)
         try:
@@ -218,11 +222,15 @@ class CompiledGraph(HasCache):
         """A run and the flow that runs it; inside a node, the run of a subgraph."""
         own = checked(config)
         task = enclosing_task(self.program, own)
-        breaks = {"break_before": settings.interrupt_before, "break_after": settings.interrupt_after}
+        own_ways = {
+            "break_before": settings.interrupt_before,
+            "break_after": settings.interrupt_after,
+            "keys": settings.output_keys,
+        }
         if task is not None:
             task.run.needs_saver(self)
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
-            run = child.child_run(task, self, own, modes=modes | task.run.modes, **breaks, **extra)
+            run = child.child_run(task, self, own, runner, modes=modes | task.run.modes, **own_ways, **extra)
             return run, self._inside(task, run, given)
         saver = self.checkpointer
         if saver is True:
@@ -244,7 +252,7 @@ class CompiledGraph(HasCache):
             cache=self.cache,
             control=settings.control,
             run_child=child.run_node,
-            **breaks,
+            **own_ways,
         )
         run.run_id = "" if access is None else access.run_id
         return run, self._root(run, given, access, settings.wait)
@@ -264,16 +272,19 @@ class CompiledGraph(HasCache):
             await run.runner.close()
 
     async def _inside(self, task: Task, run: Run, given: Any) -> AsyncGenerator[list[Event], None]:
-        opened = await child.open_child(run, task, self, given)
-        steps = super_steps(run, opened)
+        steps = None
         try:
+            opened = await child.open_child(run, task, self, given)
+            steps = super_steps(run, opened)
             async for events in steps:
                 if task.run.subgraphs or run.modes & {"custom", "messages"}:
                     for event in events:
                         task.run.runner.post(event)
                 yield events
         finally:
-            await steps.aclose()
+            if steps is not None:
+                await steps.aclose()
+            await run.runner.close()
         child.finish(run)
 
     async def _told(
@@ -306,16 +317,12 @@ class CompiledGraph(HasCache):
             return given
         return schema(**given)
 
-    def _returned(self, run: Run, settings: Options, version: Any) -> Any:
-        output = run.output()
+    def _returned(self, run: Run, version: Any) -> Any:
         if version == "v2":
             value = run.values([write for task in run.finished for write in task.writes or ()])
-            make = self.program.output_object
+            make = self.program.output_object if run.keys is self.program.output_keys else None
             return GraphOutput(value if make is None else make(value), tuple(run.waiting))
-        keys = settings.output_keys
-        if keys is None or not isinstance(output, dict):
-            return output
-        return output.get(keys) if isinstance(keys, str) else {key: output[key] for key in keys if key in output}
+        return run.output()
 
     # -- reading and editing ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from perdure.ids import is_interrupt_id
 from perdure.types import NO_ANSWER, Command, Interrupt
 
 if TYPE_CHECKING:
-    from perdure.engine.restore import Restored
+    from perdure.engine.restore import Kept, Restored
 
 
 def nothing_to_resume(thread: str) -> UnknownThread:
@@ -94,13 +94,9 @@ def _listing(questions: Mapping[str, Interrupt]) -> str:
 
 def open_questions(restored: Restored, answers: Mapping[str, Any]) -> list[Interrupt]:
     """All open questions of a checkpoint's tasks."""
-    return [pause for path, origin in open_paths(restored) for pause, _ in restored.open_pauses(origin, path, answers)]
+    return [a.question for path, origin in restored.paths() for a in restored.unanswered(origin, path, answers)]
 
 
-def open_paths(restored: Restored) -> list[tuple[str, int]]:
-    """(path, origin) of the tasks that a checkpoint leads to."""
-    live = restored.live
-    return [
-        *((f"#{index}", origin) for index, origin in live.open_sends.items()),
-        *((name, live.fired[name][0]) for name in sorted(live.fired)),
-    ]
+def shown_questions(restored: Kept) -> list[Interrupt]:
+    """The questions that a checkpoint's tasks asked last, answered or not: what its snapshot shows."""
+    return [asked.question for path, origin in restored.paths() for asked in restored.asked(origin, path)]

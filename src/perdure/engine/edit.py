@@ -14,11 +14,10 @@ from perdure.channels.base import MISSING
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
 from perdure.constants import CONF, COPY, END, INPUT, START
 from perdure.engine import returns
-from perdure.engine.decide import open_paths
+from perdure.engine.entering import entry_value
 from perdure.engine.history import subgraph_at
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
-from perdure.engine.opening import entry_value
 from perdure.engine.plan import tasks_of
 from perdure.engine.restore import Restored
 from perdure.engine.run import Run
@@ -218,8 +217,8 @@ class Edits:
                 return {}, {}, (), dict(live.deferred)
             started = {
                 (path, origin)
-                for path, origin in open_paths(restored)
-                if restored.result(origin, path) is not None or restored.pauses(origin, path)
+                for path, origin in restored.paths(handlers=False)
+                if restored.result(origin, path) is not None or restored.asked(origin, path)
             }
             nodes = {name: what for name, what in nodes.items() if (name, what[0]) in started}
             sends = {index: origin for index, origin in sends.items() if (f"#{index}", origin) in started}

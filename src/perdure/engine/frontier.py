@@ -69,3 +69,8 @@ def indexes(path: str) -> range:
     """The positions that a path of Sends stands for; the inverse of what `ranges` writes."""
     first, _, last = path[1:].partition("-")
     return range(int(first), int(last or first) + 1)
+
+
+def expanded(path: str) -> list[str]:
+    """A path of Sends, one by one."""
+    return [f"#{index}" for index in indexes(path)]

@@ -78,6 +78,7 @@ class History:
 
         Raises:
             InvalidConfig: a negative limit.
+            UnknownCheckpoint: the config or `before` names a checkpoint that the thread does not have.
         """
         if limit is not None and limit < 0:
             raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
@@ -94,7 +95,13 @@ class History:
                 )
         elif conf.get("checkpoint_id"):
             loaded = await records.load(thread, namespace or ROOT_NS, conf["checkpoint_id"])
-            if loaded.row is not None and limit != 0:
+            if loaded.row is None:
+                raise UnknownCheckpoint(
+                    f"thread {thread!r} has no checkpoint {conf['checkpoint_id']!r} in namespace {namespace!r}",
+                    thread=thread,
+                    checkpoint=conf["checkpoint_id"],
+                )
+            if limit != 0:
                 yield await self._snapshot(self._graph, namespace, loaded, live=False, subgraphs=False)
             return
         left = limit

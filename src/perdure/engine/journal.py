@@ -7,7 +7,7 @@ stored leaves no half-written step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.channels.base import MISSING
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from perdure.engine.live import Live
     from perdure.engine.session import Session
     from perdure.engine.task import Task
-    from perdure.types import Interrupt
 
 CHAIN_SPAN = 512
 """A chain of rows is also cut when it spans this many numbers, so that reading it never scans a long foreign branch."""
@@ -59,9 +58,11 @@ class Journal:
         row: the newest checkpoint, staged or stored.
         ids: public ids by number, as far as they are needed for task ids.
         child_of: for a subgraph: where its parent keeps the pointer to it (ns, origin, path, call).
+        remembers: it is of a subgraph whose memory lasts from one call to the next.
     """
 
     __slots__ = (
+        "_adopted",
         "_batch_children",
         "_batch_names",
         "_chain",
@@ -74,6 +75,7 @@ class Journal:
         "ids",
         "namespace",
         "ns",
+        "remembers",
         "row",
         "session",
         "stored_row",
@@ -100,12 +102,14 @@ class Journal:
         self.entries = entries if entries is not None else {}
         self.ids = ids if ids is not None else {}
         self.child_of = child_of
+        self.remembers = False
         self._chain = chain
         if row is not None:
             self.ids[row.n] = row.id
         self._batch_names: list[tuple[int, str]] = [(ns, namespace)] if new else []
         self._batch_children: list[ChildRow] = []
         self._checkpoints: list[CheckpointRow] = []
+        self._adopted: list[CheckpointRow] = []
         self._values: list[ValueRow] = []
         self._writes: list[WriteRow] = []
         self._recent: dict[int, tuple[Any, Packed, int | None]] = {}
@@ -148,13 +152,17 @@ class Journal:
         self._writes.append(WriteRow(self.ns, task.origin, task.path, RESULT, items or (_NOTHING,)))
         task.stored = True
 
-    def pauses(self, task: Task, questions: Sequence[Interrupt]) -> None:
-        """Stage a task's open questions."""
+    def pauses(self, task: Task) -> None:
+        """Stage a task's questions, with what later entries need to know them again."""
         items = tuple(
-            self._item(pause.id, [pause.value, pause.response_schema, task.places.get(pause.id)], "interrupt")
-            for pause in questions
+            self._item(
+                asked.question.id,
+                [asked.question.value, asked.question.response_schema, *asked[1:]],
+                f"question of node {task.node.name!r}",
+            )
+            for asked in task.questions.all()
         )
-        self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items))
+        self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items or (_NOTHING,)))
 
     def answers(self, origin: int, path: str, answers: Mapping[str, Any]) -> None:
         """Stage all answers that a task has so far, by pause id."""
@@ -163,6 +171,8 @@ class Journal:
 
     def error(self, task: Task) -> None:
         """Stage why a task failed, or that it was cancelled."""
+        if task.recorded:
+            return
         if task.cancelled:
             items: tuple[WriteItem, ...] = (WriteItem(CANCELLED, Packed("null", b"")),)
         else:
@@ -254,6 +264,8 @@ class Journal:
             {name: tuple(sorted(seen)) for name, seen in live.joins.items()} if live.joins else {},
             tuple(Pending(path, origin, why) for path, (origin, why) in live.deferred.items()) if live.deferred else (),
             dict(metadata) if metadata else {},
+            None,
+            live.memories.copy(),
         )
         for key, entry in changes.items():
             if entry is None:
@@ -285,33 +297,50 @@ class Journal:
         """Stage a pointer from a task to its subgraph's newest checkpoint."""
         self._batch_children.append(child)
 
+    def adopt(self, row: CheckpointRow, namespace: str | None, pointer: ChildRow) -> None:
+        """Stage a checkpoint of a subgraph's namespace (a new one, if named) and the pointer to it."""
+        self._adopted.append(row)
+        self._batch_children.append(pointer)
+        if namespace is not None:
+            self._batch_names.append((row.ns, namespace))
+
+    def adopt_write(self, row: WriteRow) -> None:
+        """Stage what a task left, as it is."""
+        self._writes.append(row)
+
     # -- flushing ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_empty(self) -> bool:
         """Nothing is staged."""
-        return not (self._checkpoints or self._writes or self._batch_children)
+        return not (self._checkpoints or self._writes or self._batch_children or self._adopted)
 
     def drop_history(self) -> None:
-        """Keep of what is staged only the newest checkpoint, on top of the last stored one: durability "exit"."""
+        """Keep of what is staged only the newest checkpoint, on top of the last stored one: durability "exit".
+
+        An older one stays where a waiting task (a deferred one, one of a fork) was triggered: the task's identity is made from it.
+        """
         if not self._checkpoints:
             return
         last = self._checkpoints[-1]
-        last.parent = None if self.stored_row is None else self.stored_row.n
         last.full = True
         last.base = last.n
         last.changes = dict(self.entries)
-        last.ran = ()
-        self._checkpoints = [last]
-        needed = {entry.ref for entry in self.entries.values() if entry.ref is not None}
-        origins = {last.n, *(task.origin for task in last.frontier)}
-        self._writes = [row for row in self._writes if row.origin in origins]
-        needed.update(item.ref for row in self._writes for item in row.items if item.ref is not None)
+        origins = {last.n, *(task.origin for tasks in (last.frontier, last.deferred) for task in tasks)}
+        self._checkpoints = [row for row in self._checkpoints if row.n in origins]
+        parent = None if self.stored_row is None else self.stored_row.n
+        needed: set[int | None] = set()
+        for row in self._checkpoints:
+            row.parent, parent = parent, row.n
+            row.ran = ()
+            needed.update(entry.ref for entry in row.changes.values() if entry is not None)
+        self._writes = [row for row in self._writes if row.origin in origins or row.ns != self.ns]
+        needed.update(item.ref for row in self._writes for item in row.items)
         self._values = [value for value in self._values if value.n in needed]
 
     def fill(self, commit: Commit) -> None:
         """Move what is staged into a commit."""
-        commit.checkpoints = self._checkpoints
+        commit.checkpoints = [*self._adopted, *self._checkpoints] if self._adopted else self._checkpoints
         commit.values = self._values
         commit.writes = self._writes
         commit.namespaces = self._batch_names
@@ -321,13 +350,17 @@ class Journal:
             if self.ns == ROOT_NS:
                 commit.head = head
             elif self.child_of is not None:
-                commit.children.append(ChildRow(*self.child_of, self.ns, head))
+                self._batch_children.append(ChildRow(*self.child_of, self.ns, head))
             self.stored_row = self._checkpoints[-1]
         self._checkpoints, self._values, self._writes = [], [], []
-        self._batch_names, self._batch_children = [], []
+        self._batch_names, self._batch_children, self._adopted = [], [], []
 
-    async def flush(self, ending: Ending | None = None) -> None:
+    async def flush(self, ending: Ending | None = None, *, force: bool = False) -> None:
         """Store what is staged as one commit; with `ending`, give the lease back in it.
+
+        Args:
+            ending: how the run ends; None: it goes on.
+            force: store it under durability "exit" too.
 
         Under durability "async" the commit is only started, after the one before it has become durable. Under "exit" nothing but
         the lease is stored before the end, and of a subgraph that ended well nothing at all.
@@ -344,9 +377,9 @@ class Journal:
         else:
             op = "once" if final else "take"
         status: Status | None = ending if final else None if session.held else "busy"
-        if session.durability == "exit":
+        if session.durability == "exit" and not force:
             self.drop_history()
-            if ending is None or (ending == "idle" and not is_root):
+            if ending is None or (ending == "idle" and not is_root and not self.remembers):
                 if not session.held:
                     await session.store(session.commit_for(op, status))
                     session.hold(True)
@@ -355,7 +388,7 @@ class Journal:
         self.fill(commit)
         failpoint("engine.commit.before")
         if session.durability != "async" or op != "keep":
-            if session.in_flight is not None:
+            if session.in_flight:
                 await session.settle()
             await session.store(commit)
         else:

@@ -43,9 +43,10 @@ class Live:
         joins: per join, the sources that have arrived.
         deferred: as `fired`, for those that wait until nothing else is left.
         ran: the nodes whose results this holds.
+        memories: newest checkpoints of the subgraphs that remember from one call to the next, by namespace, as of this state.
     """
 
-    __slots__ = ("channels", "deferred", "fired", "joins", "open_sends", "program", "ran", "sends", "step", "view")
+    __slots__ = ("channels", "deferred", "fired", "joins", "memories", "open_sends", "program", "ran", "sends", "step", "view")
 
     def __init__(self, program: Program, stored: Mapping[str, Any] | None = None) -> None:
         self.program = program
@@ -63,6 +64,7 @@ class Live:
         self.joins: dict[str, frozenset[str]] = {}
         self.deferred: dict[str, tuple[int, Triggers]] = {}
         self.ran: tuple[str, ...] = ()
+        self.memories: dict[str, int] = {}
 
     def write(self, grouped: Mapping[str, list[Any]], *, step: bool = True) -> list[str]:
         """Hand each channel the values written to it; return the keys that changed, in order.

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from perdure.engine import cached, frontier, telling
-from perdure.engine.opening import Opened, flush_move
+from perdure.engine.entering import Opened, flush_move
 from perdure.engine.plan import Move, next_move, tasks_of
 from perdure.engine.resume import reattach
 from perdure.engine.stopping import stage_result, stop_between
@@ -43,7 +43,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         if told:
             yield told
             told = []
-        todo = [task for task in tasks if task.writes is None and not task.is_paused] if opened.restored is not None else tasks
+        todo = tasks if opened.restored is None else [task for task in tasks if _is_to_run(task)]
         telling.started(run, told, todo)
         if run.cache is not None and todo:
             todo = await cached.replay(run, todo, told)
@@ -72,6 +72,10 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         yield told
     if run.outcome != "paused":
         await _leave(run, move)
+
+
+def _is_to_run(task: Task) -> bool:
+    return task.writes is None and not task.is_paused and task.handled is None
 
 
 async def _stopped(run: Run, tasks: list[Task], told: Events) -> bool:
@@ -129,7 +133,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         _validate(run, done)
         run.move = next_move(run, [task.node.name for task in done])
         return
-    if journal.session.in_flight is not None:
+    if journal.session.in_flight:
         await journal.session.settle()
     for task in done:
         if not task.stored:
@@ -140,6 +144,9 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     for task in tasks:
         if task.handled is not None:
             journal.error(task)
+    for task in done:
+        if task.memories:
+            live.memories.update(task.memories)
     live.step += 1
     identity = journal.session.numbers.checkpoint(live.step)
     try:
@@ -183,12 +190,14 @@ def _tell_opening(run: Run, opened: Opened, told: Events, tasks: list[Task]) -> 
         telling.checkpointed(run, told, opened.input_row, opened.input_view, ())
     if opened.entered is not None:
         telling.values(run, told, opened.entered)
-    telling.checkpointed(run, told, journal.row, run.live.view, tasks)
+    telling.checkpointed(run, told, journal.row, run.live.view, tasks, opened.restored)
     if opened.restored is not None:
         for task in tasks:
             if task.writes is not None:
                 task.cached = True
                 telling.ended(run, told, task)
+            elif task.is_paused:
+                telling.asked(run, told, task)
 
 
 def _tell_step(run: Run, told: Events, tasks: list[Task]) -> None:

@@ -18,7 +18,8 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         context: the run's context, coerced to the graph's context schema if it is a dict.
-        output_keys: restrict the output to this key, or to these.
+        output_keys: the keys that the output and the events show, in place of the output schema's (`invoke`) or of all (`stream`);
+            of one that is given as text, its bare value.
         interrupt_before: pause before these nodes ("*": all), in place of those given to `compile`.
         interrupt_after: pause after these nodes.
         durability: "sync" (default): each super-step is durable before the next begins. "async": one super-step runs ahead.

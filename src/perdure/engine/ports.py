@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ class InFlight(Protocol):
 
 class Runner(Protocol):
     """Runs the tasks of super-steps, starts writes beside them, and waits. One for each run."""
+
+    blocks: bool
+    """It waits by blocking its thread, not by suspending."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Guards what several nodes of the run touch at once; nothing that waits is done under it."""
+        ...
 
     def can_inline(self, task: Task) -> bool:
         """The task may be run by `run_one`, without giving up the chance to stop it or to hear from it."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from perdure.constants import BRANCH_PREFIX
+
 if TYPE_CHECKING:
     from perdure.channels.base import BaseChannel
     from perdure.types import CachePolicy, RetryPolicy, TimeoutPolicy
@@ -164,8 +166,8 @@ class Program:
         joins: all joins by name.
         root: the state has no keys.
         input_keys: keys that an input may have.
-        output_keys: keys of the result, of `values` and of results in `tasks` events.
-        stream_keys: keys that snapshots show.
+        output_keys: keys of the result.
+        stream_keys: keys that snapshots and streams show.
         pairs_of: the (key, value) pairs of an object of a state class (dataclass, pydantic); None for anything else.
         validate_state: refuses values that do not fit a pydantic or dataclass state, given all values and the changed keys;
             None where the schema promises nothing.
@@ -201,8 +203,19 @@ class Program:
     fingerprint: str = ""
     single_output: str | None = None
     volatile: tuple[str, ...] = field(init=False)
+    prepare: dict[str, Callable[[Any], Any]] = field(init=False)
     order: dict[str, int] = field(init=False)
+    triggers: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.volatile = tuple(key for key, channel in self.channels.items() if channel.volatile)
+        # A reducer may have a function that makes what is written definite (add_messages: gives ids) before anyone sees or stores it.
+        found = {
+            key: getattr(getattr(channel, "operator", None), "prepare_write", None) for key, channel in self.channels.items()
+        }
+        self.prepare = {key: prepare for key, prepare in found.items() if prepare is not None}
         self.order = {name: at for at, name in enumerate(self.nodes)}
+        self.triggers = {name: (BRANCH_PREFIX + name,) for name in self.nodes}
+        for join in self.joins.values():
+            if join.target in self.triggers:
+                self.triggers[join.target] += (join.name,)

@@ -9,8 +9,9 @@ from perdure.channels.base import MISSING
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, Packed, WriteRow
 from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, NO_WRITES, START, TASKS
-from perdure.engine.frontier import indexes
+from perdure.engine.frontier import expanded, indexes
 from perdure.engine.live import Live
+from perdure.engine.questions import Asked
 from perdure.errors import CorruptRecord
 from perdure.types import Interrupt
 
@@ -19,19 +20,24 @@ if TYPE_CHECKING:
     from perdure.engine.program import Program
 
 
-class Restored:
-    """A checkpoint, decoded.
+CANCELLED_TEXT = "CancelledError()"
+"""What is shown as the error of a task that was stopped from outside."""
+
+
+class Kept:
+    """What the tasks of a checkpoint have left behind, decoded as it is asked for. It needs no program, only the rows.
 
     Attributes:
-        live: the state.
-        row: its row.
+        row: the checkpoint.
+        loaded: all that was loaded with it.
         entries: where each channel's value is.
-        given: the input, if the entry has not run yet; else MISSING.
+        ids: public ids by number.
+        writes: what tasks left, by (origin, path, kind).
     """
 
-    __slots__ = ("_loads", "_values", "entries", "given", "ids", "live", "loaded", "row", "writes")
+    __slots__ = ("_loads", "_values", "entries", "ids", "loaded", "row", "writes")
 
-    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol) -> None:
+    def __init__(self, loaded: Loaded, serde: SerializerProtocol) -> None:
         row = loaded.row
         if row is None:
             raise CorruptRecord("there is no checkpoint to restore")
@@ -42,31 +48,19 @@ class Restored:
         self.entries: dict[str, Entry] = folded(loaded.chain)
         self.ids = {**loaded.ids, row.n: row.id}
         self.writes: dict[tuple[int, str, int], WriteRow] = {(w.origin, w.path, w.kind): w for w in loaded.writes}
-        stored = {
-            key: self.value(entry)
-            for key, entry in self.entries.items()
-            if key in program.channels and program.channels[key].tracked
-        }
-        self.live = live = Live(program, stored)
-        live.step = row.step
-        self.given: Any = MISSING
-        if TASKS in self.entries:
-            live.sends = self.value(self.entries[TASKS])
-        for task in row.frontier:
-            if task.path == START:
-                entry = self.entries.get(START)
-                self.given = MISSING if entry is None else self.value(entry)
-            elif task.path.startswith("#"):
-                live.open_sends.update(dict.fromkeys(indexes(task.path), task.origin))
-            else:
-                live.fired[task.path] = (task.origin, task.triggers)
-        for task in row.deferred:
-            live.deferred[task.path] = (task.origin, task.triggers)
-        live.joins = {name: frozenset(seen) for name, seen in row.joins.items()}
 
-    def value(self, entry: Entry) -> Any:
-        """The value of an entry."""
-        return self._loads(self._packed(entry.packed, entry.ref))
+    def paths(self, *, handlers: bool = True) -> list[tuple[str, int]]:
+        """(path, origin) of the tasks that the checkpoint leads to, each with the handler that took over when it failed."""
+        found: list[tuple[str, int]] = []
+        for task in self.row.frontier:
+            if task.path == START:
+                continue
+            for path in expanded(task.path) if task.path.startswith("#") else (task.path,):
+                found.append((path, task.origin))
+                error = self.writes.get((task.origin, path, ERROR)) if handlers else None
+                if error is not None and any(item.channel == ERROR_SOURCE_NODE for item in error.items):
+                    found.append((f"!{path}", task.origin))
+        return found
 
     def _packed(self, packed: Packed | None, ref: int | None) -> Packed:
         if packed is None:
@@ -93,22 +87,70 @@ class Restored:
         found = dict(items)
         return Failure(found.get("error"), CANCELLED in found, ERROR_SOURCE_NODE in found)
 
-    def pauses(self, origin: int, path: str) -> list[tuple[Interrupt, int | None]]:
-        """The questions that a task asked last, each with its place in the task; None: a subgraph of the task asked it."""
-        return [
-            (Interrupt(value, pause, response_schema=schema), place)
-            for pause, (value, schema, place) in self._items(origin, path, PAUSES) or ()
-        ]
+    def questions(self, origin: int, path: str) -> list[Asked]:
+        """All questions that a task has asked, in any entry."""
+        found = []
+        for pause, (value, schema, place, digest, entry, together, child) in self._items(origin, path, PAUSES) or ():
+            question = Interrupt(value, pause, response_schema=schema)
+            found.append(Asked(question, place, digest, entry, together, None if child is None else (child[0], child[1])))
+        return found
+
+    def asked(self, origin: int, path: str) -> list[Asked]:
+        """The questions of the task's last entry, answered or not."""
+        found = self.questions(origin, path)
+        last = max((asked.entry for asked in found), default=0)
+        return [asked for asked in found if asked.entry == last]
 
     def answers(self, origin: int, path: str) -> dict[str, Any]:
         """The answers that a task has, by pause id."""
         return dict(self._items(origin, path, ANSWERS) or ())
 
-    def open_pauses(self, origin: int, path: str, answers: Mapping[str, Any]) -> list[tuple[Interrupt, int | None]]:
+    def unanswered(self, origin: int, path: str, answers: Mapping[str, Any]) -> list[Asked]:
         """The questions of a task that have no answer; none if it has a result."""
         if (origin, path, RESULT) in self.writes:
             return []
-        return [(pause, place) for pause, place in self.pauses(origin, path) if pause.id not in answers]
+        return [asked for asked in self.asked(origin, path) if asked.question.id not in answers]
+
+
+class Restored(Kept):
+    """A checkpoint, decoded.
+
+    Attributes:
+        live: the state.
+        given: the input, if the entry has not run yet; else MISSING.
+    """
+
+    __slots__ = ("given", "live")
+
+    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol) -> None:
+        super().__init__(loaded, serde)
+        row = self.row
+        stored = {
+            key: self.value(entry)
+            for key, entry in self.entries.items()
+            if key in program.channels and program.channels[key].tracked
+        }
+        self.live = live = Live(program, stored)
+        live.step = row.step
+        self.given: Any = MISSING
+        if TASKS in self.entries:
+            live.sends = self.value(self.entries[TASKS])
+        for task in row.frontier:
+            if task.path == START:
+                entry = self.entries.get(START)
+                self.given = MISSING if entry is None else self.value(entry)
+            elif task.path.startswith("#"):
+                live.open_sends.update(dict.fromkeys(indexes(task.path), task.origin))
+            else:
+                live.fired[task.path] = (task.origin, task.triggers)
+        for task in row.deferred:
+            live.deferred[task.path] = (task.origin, task.triggers)
+        live.joins = {name: frozenset(seen) for name, seen in row.joins.items()}
+        live.memories = dict(row.memories)
+
+    def value(self, entry: Entry) -> Any:
+        """The value of an entry."""
+        return self._loads(self._packed(entry.packed, entry.ref))
 
 
 class Failure:
@@ -126,3 +168,8 @@ class Failure:
         self.error = error
         self.cancelled = cancelled
         self.handled = handled
+
+    @property
+    def shown(self) -> Any:
+        """What snapshots and events show as the task's error."""
+        return CANCELLED_TEXT if self.cancelled else self.error

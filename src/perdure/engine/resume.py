@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.engine.questions import Questions
 from perdure.engine.task import Task
 
 if TYPE_CHECKING:
@@ -22,14 +23,23 @@ def reattach(run: Run, task: Task, restored: Restored, tasks: list[Task]) -> Non
         handler = hand_over(run, task, failure.error, tasks)
         handler.writes = restored.result(handler.origin, handler.path)
         handler.stored = handler.writes is not None
+        if handler.writes is None:
+            _reattach_questions(run, handler, restored)
         return
-    open_pauses = restored.open_pauses(task.origin, task.path, run.answers)
-    asked = restored.pauses(task.origin, task.path)
-    answered = len(asked) > len(open_pauses)
-    shells = [pause for pause, place in asked if place is None]
-    if open_pauses and not (answered and shells):
-        task.pauses = [pause for pause, _ in open_pauses]
-        task.places = {pause.id: place for pause, place in open_pauses if place is not None}
+    _reattach_questions(run, task, restored)
+
+
+def _reattach_questions(run: Run, task: Task, restored: Restored) -> None:
+    earlier = restored.questions(task.origin, task.path)
+    if not earlier:
+        return
+    task.questions = Questions(task, earlier)
+    waiting = restored.unanswered(task.origin, task.path, run.answers)
+    asked = restored.asked(task.origin, task.path)
+    # A task enters again once all its own questions are answered; one that runs a subgraph, when any of the subgraph's is.
+    enters = not waiting or (len(waiting) < len(asked) and any(question.place is None for question in asked))
+    if not enters:
+        task.questions.now = waiting
 
 
 def hand_over(run: Run, task: Task, error: Any, tasks: list[Task]) -> Task:
@@ -37,7 +47,8 @@ def hand_over(run: Run, task: Task, error: Any, tasks: list[Task]) -> Task:
     node = run.program.nodes[str(task.node.handler)]
     handler = Task(run, node, f"!{task.path}", task.origin, ("node_error_handler",))
     handler.failed = task
-    task.error = error if isinstance(error, BaseException) else RuntimeError(str(error))
+    task.recorded = not isinstance(error, BaseException)
+    task.error = RuntimeError(repr(error)) if task.recorded else error
     task.handled = handler
     tasks.append(handler)
     return handler

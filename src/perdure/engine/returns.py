@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perdure.channels.base import MISSING
+from perdure.channels.overwrite import overwrite_of
 from perdure.constants import BRANCH_PREFIX, END, ROOT, START, TASKS
 from perdure.errors import InvalidUpdateError, ParentCommand, UnknownKey, UnknownNode
 from perdure.types import Command, Send
@@ -35,6 +37,8 @@ def writes_of(program: Program, node: str, value: Any) -> list[Write]:
         return _pairs_of_dict(program, node, value)
     if isinstance(value, Command):
         return _of_command(program, node, value)
+    if isinstance(value, Send):
+        return goto_writes(program, f"Node {node!r} goes to", value, node=node)
     if isinstance(value, (list, tuple)) and any(isinstance(item, Command) for item in value):
         writes: list[Write] = []
         for item in value:
@@ -53,7 +57,7 @@ def updates_of(program: Program, node: str, value: Any) -> list[Write]:
     if value is None:
         return []
     if program.root:
-        return [(ROOT, value)]
+        return _prepared(program, [(ROOT, value)])
     if isinstance(value, Mapping):
         return _pairs_of_dict(program, node, value)
     pairs = program.pairs_of(value)
@@ -72,7 +76,7 @@ def _pairs_of_dict(program: Program, node: str, value: Mapping[str, Any]) -> lis
     for key in value:
         if key not in channels:
             return _known_pairs(program, node, value.items())
-    return list(value.items())
+    return _prepared(program, list(value.items())) if program.prepare else list(value.items())
 
 
 def _known_pairs(program: Program, node: str, pairs: Iterable[tuple[str, Any]]) -> list[Write]:
@@ -88,7 +92,15 @@ def _known_pairs(program: Program, node: str, pairs: Iterable[tuple[str, Any]]) 
             known.append((key, value))
         elif program.unknown_keys == "error" and key not in program.managed:
             raise unknown_key(program, f"Node {node!r} returned", key, channels, node=node)
-    return known
+    return _prepared(program, known)
+
+
+def _prepared(program: Program, writes: list[Write]) -> list[Write]:
+    """The writes as the reducers of their keys want to have them before they are shown, stored and applied."""
+    prepare = program.prepare
+    if not prepare:
+        return writes
+    return [(key, prepare[key](value) if key in prepare and overwrite_of(value) is MISSING else value) for key, value in writes]
 
 
 def unknown_key(program: Program, who: str, key: object, known: Iterable[str], *, node: str | None = None) -> UnknownKey:
@@ -135,7 +147,7 @@ def command_updates(program: Program, node: str, command: Command[Any]) -> list[
         for key, _ in update:
             if key not in known and program.unknown_keys == "error":
                 raise unknown_key(program, f"Command.update of node {node!r} names", key, known, node=node)
-        return [(key, value) for key, value in update if key in known]
+        return _prepared(program, [(key, value) for key, value in update if key in known])
     return updates_of(program, node, update)
 
 
@@ -176,6 +188,14 @@ def _check_send(program: Program, who: str, send: Send, node: str | None) -> Non
         )
     if send.node not in program.nodes:
         raise unknown_node(program, f"{who} (by Send)", send.node, node=node)
+    if send.timeout is not None:
+        call = program.nodes[send.node].call
+        if not call.is_async and call.subgraph is None:
+            raise InvalidUpdateError(
+                "Node timeouts are only supported for async nodes because sync Python execution cannot be safely cancelled in-process: "
+                f"{who} (by Send) {send.node!r} with a timeout, which is sync",
+                node=send.node,
+            )
 
 
 def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> list[Write]:
@@ -215,7 +235,7 @@ def input_writes(program: Program, given: Any) -> list[Write]:
         InvalidUpdateError: it is nothing that the state can take.
     """
     if program.root:
-        return [(ROOT, given)]
+        return _prepared(program, [(ROOT, given)])
     known = program.input_keys
     if isinstance(given, Mapping):
         pairs = list(given.items())
@@ -232,16 +252,17 @@ def input_writes(program: Program, given: Any) -> list[Write]:
         for key, _ in pairs:
             if key not in known:
                 raise unknown_key(program, "The input has", key, known)
-    return [(key, value) for key, value in pairs if key in known]
+    return _prepared(program, [(key, value) for key, value in pairs if key in known])
 
 
-def update_of(writes: Sequence[Write], keys: Sequence[str], *, root: bool) -> Any:
+def update_of(writes: Sequence[Write], keys: str | Sequence[str], *, root: bool) -> Any:
     """What the `updates` stream and the `writes` of a snapshot show of a task's writes: its update as a dict.
 
-    None if it wrote no shown key; a list of dicts where one key was written more than once.
+    None if it wrote no shown key; a list of dicts where one key was written more than once. Of a single key, named as text, or of a
+    state without keys: the bare value, or a list of several.
     """
-    if root:
-        values = [value for channel, value in writes if channel == ROOT]
+    if root or isinstance(keys, str):
+        values = [value for channel, value in writes if channel == (ROOT if root else keys)]
         return None if not values else values[0] if len(values) == 1 else values
     shown = [(channel, value) for channel, value in writes if channel in keys]
     if not shown:

@@ -47,6 +47,7 @@ class Run:
         children: where the subgraphs of stored tasks are, by (origin, path, call): number of the namespace and of the checkpoint.
         modes: the modes that somebody listens to.
         subgraphs: events of subgraphs are listened to as well.
+        keys: the keys that its output and its events show; the bare value of a single one.
         context, store, cache, control: what `Runtime` hands to nodes.
         limit: how many super-steps it may take.
         last_step: the number that the last of these has.
@@ -70,9 +71,11 @@ class Run:
         "control",
         "finished",
         "journal",
+        "keys",
         "last_step",
         "limit",
         "live",
+        "lock",
         "max_concurrency",
         "metadata",
         "modes",
@@ -108,6 +111,7 @@ class Run:
         break_before: Any = None,
         break_after: Any = None,
         on_busy: OnBusy = "reject",
+        keys: str | Sequence[str] | None = None,
         parent: Task | None = None,
         namespace: str = "",
         run_child: Any = None,
@@ -119,6 +123,7 @@ class Run:
         self.modes = modes
         self.subgraphs = subgraphs
         self.quiet = not modes
+        self.keys = program.output_keys if keys is None else keys
         self.context = context
         self.store = store
         self.cache = cache
@@ -138,6 +143,7 @@ class Run:
         self.live: Live
         self.journal: Journal | None = None
         self.answers: dict[str, Any] = {}
+        self.lock = runner.lock
         self.call_index = 0
         self.children: dict[tuple[int, str, int], tuple[int, int]] = {}
         self.previous: Any = None
@@ -222,7 +228,8 @@ class Run:
         single = self.program.single_output
         if single is not None:
             return view.get(single)
-        return {key: view[key] for key in self.program.output_keys if key in view}
+        keys = self.keys
+        return view.get(keys) if isinstance(keys, str) else {key: view[key] for key in keys if key in view}
 
     def output(self) -> Any:
         """What invoke returns: the values, with the results of tasks that finished in a step that did not, and open questions."""

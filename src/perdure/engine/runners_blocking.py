@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
 from perdure.engine.attempt import attempt, call_inline, settled
-from perdure.engine.workers import Wave, Workers
+from perdure.engine.workers import Waiting, Wave, Workers
 from perdure.errors import StepTimeoutError
 
 if TYPE_CHECKING:
@@ -68,14 +68,15 @@ class Shared:
 class BlockingWorld:
     """What an attempt needs, on a thread that may block."""
 
-    __slots__ = ("_shared",)
+    __slots__ = ("_shared", "waiting")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self.waiting = Waiting()
 
     async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
         """Wait for an awaitable of user code, on the run's loop thread."""
-        return self._shared.loop.run(awaitable, task, timeout)
+        return self._shared.loop.run(awaitable, task, timeout, self.waiting)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not after the run was told to stop."""
@@ -111,6 +112,8 @@ class Done:
 class BlockingRunner:
     """See `perdure.engine.ports.Runner`."""
 
+    blocks = True
+
     __slots__ = ("_owner", "_queue", "_shared", "_world")
 
     def __init__(self, shared: Shared | None = None) -> None:
@@ -118,6 +121,11 @@ class BlockingRunner:
         self._shared = shared or Shared()
         self._world = BlockingWorld(self._shared)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    @property
+    def lock(self) -> threading.Lock:
+        """Guards what several nodes of the run touch at once."""
+        return self._shared.lock
 
     def can_inline(self, task: Task) -> bool:
         """Everything but timeouts, handlers and the cache can be served on the caller's own thread."""
@@ -156,7 +164,8 @@ class BlockingRunner:
                         break
                 missing -= sum(1 for item in batch if id(item) in members)
                 yield batch
-        except GeneratorExit:
+        except (GeneratorExit, StepTimeoutError):
+            self._world.waiting.stop()
             raise
         except BaseException:
             grace = CANCEL_GRACE
@@ -164,6 +173,10 @@ class BlockingRunner:
         finally:
             wave.stop()
             wave.wait(grace)
+            if grace is not None:
+                self._world.waiting.stop()
+            if self._world.waiting.stopped:
+                self._world = BlockingWorld(self._shared)
 
     def _next(self, wave: Wave, deadline: float | None) -> Any:
         while True:

@@ -12,13 +12,14 @@ import threading
 import types
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import nullcontext
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.bridge import run_blocking
 from perdure.engine.attempt import attempt, call_inline, fail, settled
 from perdure.engine.runners_blocking import CANCEL_GRACE
-from perdure.engine.workers import Wave, Workers
+from perdure.engine.workers import Lock, Wave, Workers
 from perdure.errors import NodeCancelledError, NodeTimeoutError, StepTimeoutError
 
 if TYPE_CHECKING:
@@ -99,12 +100,19 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="perdure-loop", daemon=True)
         self._thread.start()
 
-    def run(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
-        """Block until the awaitable has its result; it runs in a copy of the caller's context."""
+    def run(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None, waiting: Waiting) -> Any:
+        """Block until the awaitable has its result; it runs in a copy of the caller's context.
+
+        Raises:
+            Stopped: `waiting.stop()` was called first.
+        """
         future = asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), self._loop)
         try:
-            return future.result()
+            with waiting.for_(future.cancel):
+                return future.result()
         except concurrent.futures.CancelledError:
+            if waiting.stopped:
+                raise Stopped from None
             raise NodeCancelledError(
                 f"node {task.node.name!r} raised CancelledError, but nobody had cancelled it", node=task.node.name
             ) from None
@@ -173,11 +181,14 @@ class Started:
 class SuspendingRunner:
     """See `perdure.engine.ports.Runner`."""
 
-    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_world")
+    blocks = False
 
-    def __init__(self, workers: list[Workers] | None = None) -> None:
+    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_world", "lock")
+
+    def __init__(self, workers: list[Workers] | None = None, lock: Lock | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = workers is None
+        self.lock = lock or Lock()
         self._shared_workers: list[Workers] = [] if workers is None else workers
         self._items: deque[Any] = deque()
         self._arrived = asyncio.Event()
@@ -228,8 +239,12 @@ class SuspendingRunner:
         gate = asyncio.Semaphore(limit) if limit is not None and limit < missing else None
         deadline = None if timeout is None else self._loop.time() + timeout
         base = copy_context()
-        futures = [self._loop.create_task(self._one(task, gate), context=base.copy()) for task in tasks if self._on_loop(task)]
+        on_loop = [task for task in tasks if self._on_loop(task)]
         in_threads = [task for task in tasks if not self._on_loop(task)]
+        if gate is not None and on_loop and in_threads:
+            # One limit for both: then the loop starts the threads too.
+            on_loop, in_threads = list(tasks), []
+        futures = [self._loop.create_task(self._one(task, gate), context=base.copy()) for task in on_loop]
         wave = Wave(self.workers, in_threads, limit, self.execute, self.post, base) if in_threads else None
         try:
             if wave is not None:
@@ -279,11 +294,8 @@ class SuspendingRunner:
 
     async def _one(self, task: Task, gate: asyncio.Semaphore | None) -> None:
         try:
-            if gate is None:
-                await attempt(task, self._world)
-            else:
-                async with gate:
-                    await attempt(task, self._world)
+            async with gate or nullcontext():
+                await (attempt(task, self._world) if self._on_loop(task) else self._on_thread(task))
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -311,7 +323,7 @@ class SuspendingRunner:
 
     def child(self) -> SuspendingRunner:
         """A runner for a subgraph."""
-        return SuspendingRunner(self._shared_workers)
+        return SuspendingRunner(self._shared_workers, self.lock)
 
     def post(self, event: Any) -> None:
         """Hand an event to the iteration over `run`, from the loop or from a thread."""

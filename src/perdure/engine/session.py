@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint import identity
@@ -27,6 +28,7 @@ class Access:
 
     Attributes:
         records: the database, in the colour of the call.
+        twin: the database, in the other colour.
         saver: whose records they are; its serializer may learn more types while a run lasts.
         thread: the thread's id.
         run_id: of the run that wants it.
@@ -38,6 +40,7 @@ class Access:
     """
 
     records: RecordStore
+    twin: RecordStore
     saver: BaseCheckpointSaver[Any]
     thread: str
     run_id: str
@@ -63,6 +66,7 @@ class Session:
         "incarnation",
         "lease_ns",
         "loaded",
+        "lost",
         "numbers",
         "runner",
         "thread",
@@ -84,8 +88,19 @@ class Session:
         self.lease_ns = int(access.lease_seconds * 1e9)
         self.durability: Durability = access.durability
         self.held = False
-        self.in_flight: InFlight | None = None
+        self.in_flight: list[InFlight] = []
+        self.lost: Exception | None = None
         self.graph = graph
+
+    def seen_from(self, runner: Runner) -> Session:
+        """The same hold on the thread, for a subgraph whose calls are of another colour than those of the run around."""
+        if runner.blocks == self.runner.blocks:
+            return self
+        other = copy(self)
+        other.runner = runner
+        other.access = replace(self.access, records=self.access.twin, twin=self.access.records)
+        other.in_flight = []
+        return other
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -127,9 +142,11 @@ class Session:
         """Make a commit durable.
 
         Raises:
-            SaveFailed: the database failed; `__cause__` says how.
+            SaveFailed: the database failed; `__cause__` says how. Or an earlier write failed that this one would build on.
             ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says.
         """
+        if self.lost is not None:
+            raise self.lost
         try:
             await self.access.records.commit(commit)
         except (PerdureError, StaleLoad):
@@ -140,6 +157,11 @@ class Session:
                 "mend the cause and resume with invoke(None, config)",
                 thread=self.thread,
             ) from error
+        except BaseException:
+            # Cancelled, or Ctrl-C: it may have been stored before that arrived, and then the lease is this run's to give back.
+            if commit.lease == "take":
+                self.hold(True)
+            raise
 
     def hold(self, held: bool) -> None:
         """Note that the lease is held, or no longer."""
@@ -159,20 +181,43 @@ class Session:
 
     def begin_write(self, commit: Commit) -> None:
         """Start making a commit durable, after the one before it."""
-        self.in_flight = self.runner.start(lambda: self.store(commit))
+        self.in_flight.append(self.runner.start(lambda: self.store(commit)))
 
     async def settle(self) -> None:
-        """Wait until the write in flight, if there is one, is durable; raise what it raised."""
-        in_flight, self.in_flight = self.in_flight, None
-        if in_flight is not None:
-            await in_flight.wait()
+        """Wait until the writes in flight are durable; raise what they raised. Nothing is stored after one has failed.
+
+        There are several only where subgraphs run side by side; each of them waits for all. A cancelled waiting leaves a write in
+        flight: it goes on, and is waited for again.
+        """
+        while self.in_flight:
+            first = self.in_flight[0]
+            try:
+                await first.wait()
+            except Exception as error:
+                self.lost = self.lost or error
+                self._landed(first)
+                raise
+            self._landed(first)
+
+    def _landed(self, write: InFlight) -> None:
+        try:
+            self.in_flight.remove(write)
+        except ValueError:
+            pass  # somebody else waited for it too
 
     async def let_go(self, status: Status) -> None:
-        """Give the lease back, if it is still held and the database still answers."""
+        """Give the lease back, if it is still held and the database still answers.
+
+        Raises:
+            SaveFailed, LeaseLost, ThreadDeleted: a write was still in flight, of a run that was stopped early, and it failed.
+        """
         if not self.held:
             return
-        self.hold(False)
         try:
-            await self.access.records.release(self.thread, self.token, self.epoch, status)
-        except Exception:  # noqa: BLE001 - a lease that cannot be given back expires; the first error is the one to report
-            return
+            await self.settle()
+        finally:
+            self.hold(False)
+            try:
+                await self.access.records.release(self.thread, self.token, self.epoch, status)
+            except Exception:  # noqa: BLE001 - a lease that cannot be given back expires; the first error is the one to report
+                pass

@@ -10,7 +10,6 @@ from perdure.checkpoint.records import Loaded
 from perdure.clock import iso_of
 from perdure.constants import CONF, PULL, PUSH, START
 from perdure.engine import returns
-from perdure.engine.decide import open_paths
 from perdure.engine.restore import Restored
 from perdure.errors import CorruptRecord
 from perdure.ids import task_id, ticks_in, unix_ns_of
@@ -52,7 +51,7 @@ class Snapshooter:
         self.restored = Restored(program, loaded, serde)
         self.row = self.restored.row
         self.answers: dict[str, Any] = {}
-        for path, origin in open_paths(self.restored):
+        for path, origin in self.restored.paths():
             self.answers.update(self.restored.answers(origin, path))
 
     def snapshot(self, states: dict[tuple[int, str], Any]) -> StateSnapshot:
@@ -81,7 +80,12 @@ class Snapshooter:
 
     def _values(self, writes: Sequence[returns.Write]) -> Any:
         live = self.restored.live
-        view = live.preview(writes) if writes else live.view
+        view = live.view
+        if writes:
+            try:
+                view = live.preview(writes)
+            except Exception:  # noqa: BLE001 - a reducer refused these results, which is why the run ended here: that must be seen
+                view = live.view
         if self.program.root:
             return next(iter(view.values()), None)
         single = self.program.single_output
@@ -121,7 +125,7 @@ class Snapshooter:
         if restored.given is not MISSING:
             return [self._entry()]
         order = self.program.order
-        paths = open_paths(restored)
+        paths = restored.paths(handlers=False)
         sends = [item for item in paths if item[0].startswith("#")]
         nodes = sorted((item for item in paths if not item[0].startswith("#")), key=lambda item: order.get(item[0], len(order)))
         return [self._task(path, origin, states.get((origin, path))) for path, origin in (*sends, *nodes)]
@@ -140,21 +144,18 @@ class Snapshooter:
         writes = restored.result(origin, path)
         failure = None if writes is not None and self.live else restored.error(origin, path)
         if self.live:
-            asked = restored.open_pauses(origin, path, self.answers)
+            asked = restored.unanswered(origin, path, self.answers)
         else:
-            asked = restored.pauses(origin, path)
-        pauses: tuple[Interrupt, ...] = tuple(pause for pause, _ in asked)
+            asked = restored.asked(origin, path)
+        by_handler = restored.unanswered(origin, f"!{path}", self.answers)
+        pauses: tuple[Interrupt, ...] = tuple(one.question for one in (*asked, *by_handler))
         result = None
         if writes is not None:
             result = returns.result_of(writes, self.program.stream_keys, root=self.program.root)
-        error = None if failure is None else CANCELLED_TEXT if failure.cancelled else failure.error
+        error = None if failure is None else failure.shown
         public = restored.ids.get(origin, self.row.id)
         task = PregelTask(task_id(public, self.namespace, path), name, where, error, pauses, state, result)
         return task, writes
-
-
-CANCELLED_TEXT = "CancelledError()"
-"""What a snapshot shows as the error of a task that was stopped from outside."""
 
 
 def _paths(path: str) -> list[str]:

@@ -37,7 +37,7 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
             stage_result(run, task)
         for task in tasks:
             if task.is_paused:
-                journal.pauses(task, task.pauses)
+                journal.pauses(task)
             elif task.cancelled or (task.error is not None and not isinstance(task.error, ParentCommand)):
                 journal.error(task)
         await journal.flush("error" if failed or cancelled else "interrupted")

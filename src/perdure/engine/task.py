@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
+from perdure.engine.questions import Questions
 from perdure.errors import GraphInterrupt
-from perdure.ids import TaskId, interrupt_id, task_id
+from perdure.ids import TaskId, task_id
 from perdure.runtime.questions import answer_schema
 from perdure.scope import CURRENT
-from perdure.types import Interrupt, RunnableConfig, Send
+from perdure.types import Interrupt, RunnableConfig, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
     from perdure.cache.base import FullKey
@@ -35,12 +37,13 @@ class Task:
         writes: what it wrote; None until it has finished.
         error: what it raised, if it failed for good.
         cancelled: it was stopped from outside.
-        pauses: the questions it asked and that have no answer yet.
         halted: it stopped without a question, at a breakpoint of a subgraph.
         cache_key: where its result is kept, if its node has a cache policy and its run a cache; set before it runs.
         cached: its writes come from the cache.
         stored: its result is stored already.
+        recorded: so is its failure; `error` only stands for it.
         attempt: number of the attempt that runs or ran last, from 1.
+        memories: newest checkpoints of the remembering subgraphs that it ran, by namespace.
         handled: the task that handles its failure, or for a handler None.
         failed: for a handler: the task it handles.
         parent_command: a command for the graph around, that a node of this task's subgraph gave.
@@ -53,12 +56,12 @@ class Task:
     halted = False
     cached = False
     stored = False
+    recorded = False
     attempt = 0
     first_attempt = 0.0
-    asked = 0
     calls = 0
     heard = 0.0
-    pauses: list[Interrupt] | tuple[()] = ()
+    memories: Mapping[str, int] = MappingProxyType({})
     failed: Task | None = None
     handled: Task | None = None
     _id: TaskId | None = None
@@ -78,9 +81,14 @@ class Task:
         self.send = send
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """Of its own questions (not those of subgraphs it runs), which of its calls of `interrupt` asked it."""
-        return {}
+    def questions(self) -> Questions:
+        """The questions that its code asks; those of earlier entries are put in when a run is resumed."""
+        return Questions(self)
+
+    @property
+    def pauses(self) -> list[Interrupt]:
+        """The questions of this entry that have no answer."""
+        return [asked.question for asked in self.questions.now] if "questions" in self.__dict__ else []
 
     @property
     def id(self) -> TaskId:
@@ -103,6 +111,13 @@ class Task:
         return (PULL, self.node.name) if index is None else (PUSH, index, False)
 
     @property
+    def public_triggers(self) -> tuple[str, ...]:
+        """What events and the config name as its triggers: all that its node has, whichever fired."""
+        if self.send is not None or self.failed is not None:
+            return self.triggers
+        return self.run.program.triggers.get(self.node.name, self.triggers)
+
+    @property
     def sort_key(self) -> tuple[int, Any]:
         """Orders the results of a super-step: triggered nodes by name, then Sends by position, whoever finished first."""
         subject = self.failed or self
@@ -112,7 +127,7 @@ class Task:
     @property
     def is_paused(self) -> bool:
         """It waits for an answer, or at a breakpoint."""
-        return self.writes is None and (self.halted or bool(self.pauses))
+        return self.writes is None and (self.halted or bool("questions" in self.__dict__ and self.questions.now))
 
     @property
     def namespace(self) -> str:
@@ -122,9 +137,9 @@ class Task:
     def begin(self) -> None:
         """A new attempt starts: forget what the last one left."""
         self.attempt += 1
-        self.asked = 0
         self.calls = 0
-        self.pauses = ()
+        if "questions" in self.__dict__:
+            self.questions.begin()
         self.halted = False
         self.error = None
         self._runtime = None
@@ -192,7 +207,7 @@ class Task:
             **(self.node.metadata or {}),
             "langgraph_step": run.live.step + 1,
             "langgraph_node": self.node.name,
-            "langgraph_triggers": self.triggers,
+            "langgraph_triggers": self.public_triggers,
             "langgraph_path": self.public_path,
             "langgraph_checkpoint_ns": self.namespace,
         }
@@ -215,8 +230,15 @@ class Task:
 
     def write_custom(self, value: Any) -> None:
         """Send a value to the `custom` stream."""
-        self.beat()
+        timeout = self.timeout
+        if timeout is not None and timeout.refresh_on == "auto":
+            self.beat()
         self.run.custom(value)
+
+    @property
+    def timeout(self) -> TimeoutPolicy | None:
+        """How long an attempt may take: what its Send says, or else its node."""
+        return (None if self.send is None else self.send.timeout) or self.node.timeout
 
     def beat(self) -> None:
         """A sign of life, for idle timeouts."""
@@ -230,20 +252,30 @@ class Task:
         failed = self.failed
         return None if failed is None or failed.error is None else NodeError(failed.node.name, failed.error)
 
-    def ask(self, value: Any, *, response_schema: Any = None) -> Any:
-        """The answer to the question at this place of the task, or a pause.
+    def holds(self, saver: object, thread: str) -> bool:
+        """Whether its run is one on that thread of that saver."""
+        journal = self.run.journal
+        if journal is None:
+            return False
+        session = journal.session
+        return session.thread == thread and session.access.saver is saver
+
+    def ask(self, value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
+        """The answer to this question, or a pause.
 
         A pause is registered before it is raised, so that it counts even if the node swallows the signal.
+
+        Raises:
+            GraphInterrupt: the question is open.
+            AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
         """
-        place = self.asked
-        self.asked += 1
-        pause = interrupt_id(self.id, str(place))
-        answers = self.run.answers
-        if pause in answers:
-            return answers[pause]
-        question = Interrupt(value, pause, response_schema=answer_schema(response_schema))
-        self.pauses = [*self.pauses, question]
-        self.places[pause] = place
+        with self.run.lock:
+            identity, place, digest = self.questions.identify(value, key)
+            answers = self.run.answers
+            if identity in answers:
+                return answers[identity]
+            question = Interrupt(value, identity, response_schema=answer_schema(response_schema))
+            self.questions.register(question, place, digest)
         raise GraphInterrupt([question])
 
 

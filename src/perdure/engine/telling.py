@@ -15,8 +15,10 @@ from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import CheckpointRow
+    from perdure.engine.restore import Restored
     from perdure.engine.run import Run
     from perdure.engine.task import Task
+    from perdure.types import Interrupt
 
 
 def _debug(run: Run, found: list[Event], step: int, kind: str, payload: dict[str, Any]) -> None:
@@ -28,7 +30,8 @@ def values(run: Run, found: list[Event], changed: Iterable[str] | None, finished
     """The state, if a key of the output changed (None: in any case), and the open questions with it."""
     if "values" not in run.modes:
         return
-    if changed is not None and not any(key in run.program.output_keys for key in changed):
+    shown = (run.keys,) if isinstance(run.keys, str) else run.keys
+    if changed is not None and not any(key in shown for key in changed):
         return
     writes = [write for task in finished for write in task.writes or ()]
     found.append(Event(run.namespace, "values", run.values(writes)))
@@ -44,7 +47,7 @@ def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
         if task.node.hidden:
             continue
         given = task.send.arg if task.send is not None else task.see(task.node.view)
-        payload = events.task_start(task.id, task.node.name, given, task.triggers, task.node.metadata)
+        payload = events.task_start(task.id, task.node.name, given, task.public_triggers, task.node.metadata)
         if "tasks" in run.modes:
             found.append(Event(run.namespace, "tasks", payload))
         _debug(run, found, run.live.step + 1, "task", payload)
@@ -56,15 +59,9 @@ def ended(run: Run, found: list[Event], task: Task) -> None:
         return
     modes = run.modes
     if task.pauses and task.writes is None:
-        questions = tuple(task.pauses)
-        if "updates" in modes:
-            found.append(Event(run.namespace, "updates", {INTERRUPT: questions}))
-        if "values" in modes:
-            current = run.values()
-            shown = {**current, INTERRUPT: questions} if isinstance(current, dict) else {INTERRUPT: questions}
-            found.append(Event(run.namespace, "values", shown))
+        asked(run, found, task)
     elif task.writes is not None and "updates" in modes:
-        update = returns.update_of(task.writes, run.program.output_keys, root=run.program.root)
+        update = returns.update_of(task.writes, run.keys, root=run.program.root)
         payload: dict[str, Any] = {task.node.name: update}
         if task.cached:
             payload["__metadata__"] = {"cached": True}
@@ -79,14 +76,34 @@ def ended(run: Run, found: list[Event], task: Task) -> None:
     _debug(run, found, run.live.step + 1, "task_result", payload)
 
 
+def asked(run: Run, found: list[Event], task: Task) -> None:
+    """A task waits for answers."""
+    questions = tuple(task.pauses)
+    if not questions:
+        return
+    if "updates" in run.modes:
+        found.append(Event(run.namespace, "updates", {INTERRUPT: questions}))
+    if "values" in run.modes:
+        current = run.values()
+        shown = {**current, INTERRUPT: questions} if isinstance(current, dict) else {INTERRUPT: questions}
+        found.append(Event(run.namespace, "values", shown))
+
+
 def breakpoint_reached(run: Run, found: list[Event]) -> None:
     """The run stops at a static breakpoint: no question, only the fact."""
     if "updates" in run.modes:
         found.append(Event(run.namespace, "updates", {INTERRUPT: ()}))
 
 
-def checkpointed(run: Run, found: list[Event], row: CheckpointRow, view: dict[str, Any], tasks: Sequence[Task]) -> None:
-    """A checkpoint was reached; `tasks` come next, with what is known of them."""
+def checkpointed(
+    run: Run,
+    found: list[Event],
+    row: CheckpointRow,
+    view: dict[str, Any],
+    tasks: Sequence[Task],
+    restored: Restored | None = None,
+) -> None:
+    """A checkpoint was reached; `tasks` come next, with what is known of them, or stored in `restored`."""
     if "checkpoints" not in run.modes and "debug" not in run.modes:
         return
     journal = run.journal
@@ -94,7 +111,7 @@ def checkpointed(run: Run, found: list[Event], row: CheckpointRow, view: dict[st
         return
     parent = None if row.parent is None else journal.ids.get(row.parent)
     entry = any(task.path == START for task in row.frontier)
-    shown = [_brief(run, task) for task in tasks]
+    shown = [_brief(run, task, restored) for task in tasks if task.failed is None]
     names = [task["name"] for task in shown]
     if entry:
         names = [START]
@@ -118,15 +135,20 @@ def checkpointed(run: Run, found: list[Event], row: CheckpointRow, view: dict[st
         found.append(Event(run.namespace, "debug", events.debug(row.step, stamp, "checkpoint", payload)))
 
 
-def _brief(run: Run, task: Task) -> dict[str, Any]:
+def _brief(run: Run, task: Task, restored: Restored | None) -> dict[str, Any]:
     brief: dict[str, Any] = {"id": task.id, "name": task.node.name}
-    if task.error is not None:
-        brief["error"] = task.error
-    elif task.writes is not None:
+    failure = None if restored is None else restored.error(task.origin, task.path)
+    questions: Sequence[Interrupt] = task.pauses
+    if task.writes is not None:
         brief["result"] = returns.result_of(task.writes, run.program.stream_keys, root=run.program.root)
-    brief["interrupts"] = tuple(events.interrupt_dict(pause) for pause in task.pauses)
+    elif failure is not None:
+        brief["error"] = failure.shown
+    elif restored is not None:
+        questions = [asked.question for asked in restored.asked(task.origin, task.path)]
+    brief["interrupts"] = tuple(events.interrupt_dict(pause) for pause in questions)
     brief["state"] = None
-    if task.node.call.subgraph is not None:
+    graph = task.node.call.subgraph
+    if graph is not None and graph.checkpointer is not False:
         brief["state"] = {CONF: {"thread_id": thread_of_run(run), "checkpoint_ns": task.namespace}}
     return brief
 

@@ -69,7 +69,7 @@ class _Step:
         """Take what has come: events are told, results stored, failures handed to their handlers."""
         run = self._run
         journal = run.journal
-        if journal is not None and journal.session.in_flight is not None:
+        if journal is not None and journal.session.in_flight:
             await journal.session.settle()
         if run.cache is not None:
             await cached.keep(run, batch)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.engine.attempt import fail
 
@@ -21,6 +22,10 @@ MOST_THREADS = 256
 FIRST_THREADS = 2
 GROW_AFTER = 0.001
 """Seconds without a result after which more threads are started: quick nodes share few threads, waiting ones get one each."""
+
+
+Lock = threading.Lock
+"""For what several nodes of a run may touch at once."""
 
 
 class Workers:
@@ -78,6 +83,43 @@ class Workers:
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._jobs.put(None)
+
+
+class Stopped(BaseException):
+    """A node's task was stopped from outside; it has no outcome."""
+
+
+class Waiting:
+    """The threads of a run that wait for async nodes, and how to stop these."""
+
+    __slots__ = ("_cancels", "_lock", "stopped")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancels: set[Callable[[], Any]] = set()
+        self.stopped = False
+
+    @contextmanager
+    def for_(self, cancel: Callable[[], Any]) -> Iterator[None]:
+        """Have `stop` call `cancel` while this lasts."""
+        with self._lock:
+            self._cancels.add(cancel)
+            stopped = self.stopped
+        try:
+            if stopped:
+                cancel()
+            yield
+        finally:
+            with self._lock:
+                self._cancels.discard(cancel)
+
+    def stop(self) -> None:
+        """Cancel all that is waited for, now and from now on."""
+        with self._lock:
+            self.stopped = True
+            cancels = list(self._cancels)
+        for cancel in cancels:
+            cancel()
 
 
 class Wave:
@@ -141,8 +183,12 @@ class Wave:
                     return
                 try:
                     self._execute(task, self._context.copy())
+                except Stopped:
+                    return
                 except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a thread unseen
                     fail(task, error)
+                if task.error is not None and task.node.handler is None:
+                    self.stop()
                 self._done(task)
         finally:
             with self._idle:
@@ -150,7 +196,7 @@ class Wave:
                 self._idle.notify_all()
 
     def stop(self) -> None:
-        """Take up no more tasks."""
+        """Take up no more tasks: the run was stopped, or a task has failed, which ends it."""
         self._waiting.clear()
 
     def wait(self, grace: float | None) -> None:

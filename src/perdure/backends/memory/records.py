@@ -141,6 +141,14 @@ class MemoryRecords:
             found = self._threads.get(thread)
             return None if found is None else found.by_id.get(checkpoint)
 
+    async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
+        """See `RecordStore.pointer_to`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            rows = () if found is None else (c for filed in found.children.values() for c in filed.values())
+            return min((c for c in rows if c.child_ns == namespace and c.head >= n), key=lambda c: c.head, default=None)
+
     async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         with self._lock:

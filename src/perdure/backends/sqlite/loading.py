@@ -66,6 +66,12 @@ def number_of(database: Database, thread_id: str, checkpoint: str) -> int | None
     return None if row is None else int(row[0])
 
 
+def pointer_to(database: Database, thread_id: str, namespace: int, n: int) -> ChildRow | None:
+    """Which task's subgraph reached checkpoint `n` of a namespace. See `RecordStore.pointer_to`."""
+    row = database.execute(sql.POINTER_TO, (thread_id, namespace, n)).fetchone()
+    return None if row is None else ChildRow(*row)
+
+
 def threads(database: Database, after: str | None, limit: int) -> list[ThreadRow]:
     """See `RecordStore.threads`."""
     if limit <= 0:

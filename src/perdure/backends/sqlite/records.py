@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.backends.sqlite import committing, loading
 from perdure.backends.sqlite.connections import SqlitePort
-from perdure.checkpoint.records import Commit, Loaded, Status, ThreadRow
+from perdure.checkpoint.records import ChildRow, Commit, Loaded, Status, ThreadRow
 
 
 class SqliteRecords:
@@ -34,6 +34,10 @@ class SqliteRecords:
     async def number_of(self, thread: str, checkpoint: str) -> int | None:
         """See `RecordStore.number_of`."""
         return await self._port.run(loading.number_of, thread, checkpoint)
+
+    async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
+        """See `RecordStore.pointer_to`."""
+        return await self._port.run(loading.pointer_to, thread, namespace, n)
 
     async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
         """See `RecordStore.threads`."""

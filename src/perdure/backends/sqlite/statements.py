@@ -68,6 +68,13 @@ INSERT OR REPLACE INTO child (thread_key, ns, origin, path, call, child_ns, head
 NAMESPACE = "SELECT ns FROM namespace WHERE thread_key = ? AND name = ?"
 NAMESPACE_NAMES = "SELECT ns, name FROM namespace WHERE thread_key = ? AND ns IN (SELECT value FROM json_each(?))"
 
+POINTER_TO = """
+SELECT c.ns, c.origin, c.path, c.call, c.child_ns, c.head
+  FROM thread AS t CROSS JOIN child AS c ON c.thread_key = t.key
+ WHERE t.thread_id = ? AND c.child_ns = ? AND c.head >= ?
+ ORDER BY c.head LIMIT 1
+"""
+
 CHECKPOINT_BY_ID = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND id = ?"
 CHECKPOINT_BY_NUMBER = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND ns = ? AND n = ?"
 NEWEST_CHECKPOINTS = """
