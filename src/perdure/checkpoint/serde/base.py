@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -86,3 +87,13 @@ def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtoco
         f"serde must have dumps_typed and loads_typed (or dumps and loads), {type(serde).__name__} has neither pair; "
         "perdure.checkpoint.serde.jsonplus.JsonPlusSerializer() is the default"
     )
+
+
+def with_types_known(serde: SerializerProtocol, types: Iterable[Any]) -> SerializerProtocol:
+    """The serializer, or one like it that may also store and load these classes, if it keeps a registry of those it may."""
+    with_types = getattr(serde, "with_types", None)
+    registry = getattr(serde, "registry", None)
+    if with_types is None or registry is None:
+        return serde
+    unknown = [cls for cls in types if registry.codec_of(cls) is None]
+    return with_types(unknown) if unknown else serde

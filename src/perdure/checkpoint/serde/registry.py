@@ -46,6 +46,9 @@ LANGCHAIN: Final = {
 } | {("langchain_core.documents.base", "Document")}
 """Classes that count as registered once LangChain itself has been imported."""
 
+PROVIDERS: Final = ("openai.types.", "anthropic.types.")
+"""Where providers' packages have what their models answer: pydantic models that hold data. They count as LangChain's do."""
+
 
 class Registry:
     """A list of classes, on top of another one.
@@ -288,7 +291,9 @@ class Registry:
             self._by_name[alias] = codec
 
     def _is_allowed(self, place: tuple[str, str]) -> bool:
-        return place in LANGCHAIN or place in self._allowed or (self._parent is not None and self._parent._is_allowed(place))
+        if place in LANGCHAIN or place[0].startswith(PROVIDERS):
+            return True
+        return place in self._allowed or (self._parent is not None and self._parent._is_allowed(place))
 
 
 _KINDS: Final = {
@@ -354,8 +359,30 @@ def _dump_exception(enc: Encoder, value: BaseException) -> Ext:
     return codec.dump(enc, StoredError.of(value))
 
 
+class _Library(Registry):
+    """The registry of this library. Its message classes are imported when the first of them is stored or loaded."""
+
+    __slots__ = ()
+
+    def _registered(self, cls: type) -> Codec | None:
+        if cls.__module__ == "perdure.messages.message" and cls not in self._by_type:
+            self._add_messages()
+        return super()._registered(cls)
+
+    def _named(self, name: str) -> Codec | Upgrade | None:
+        if name in ("perdure:Message", "perdure:RemoveMessage") and name not in self._by_name:
+            self._add_messages()
+        return super()._named(name)
+
+    def _add_messages(self) -> None:
+        from perdure.messages.message import Message, RemoveMessage
+
+        self.register(Message, name="perdure:Message")
+        self.register(RemoveMessage, name="perdure:RemoveMessage")
+
+
 def _library() -> Registry:
-    registry = Registry()
+    registry = _Library()
     for cls in (
         types.Command,
         types.Interrupt,
