@@ -280,6 +280,19 @@ class GraphOutput(Generic[OutputT]):
     interrupts: tuple[Interrupt, ...] = ()
 
 
+@dataclass(frozen=True)
+class EntrypointFinal(Generic[OutputT]):
+    """What an entrypoint returns where its result and what its next call sees as `previous` differ.
+
+    Attributes:
+        value: the result.
+        save: what `previous` is in the next call on the thread.
+    """
+
+    value: OutputT
+    save: Any
+
+
 def interrupt(value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
     """Ask a person (or another system) and wait for the answer, however long it takes.
 

@@ -27,12 +27,16 @@ def call_inline(task: Task) -> Any:
     """
     task.attempt += 1
     try:
-        value = task.call()
+        try:
+            value = task.call()
+        finally:
+            if "steps" in task.__dict__:
+                wait_for_steps(task)
         if value.__class__ is not dict and inspect.isawaitable(value):
             return value
         if task.is_paused:
             return None
-        writes = returns.writes_of(task.run.program, task.node.name, value)
+        writes = task.writes_of(value)
         for branch in task.node.branches:
             chosen = _choose(task, branch, writes)
             if inspect.isawaitable(chosen):
@@ -90,20 +94,36 @@ async def _once(task: Task, world: World) -> None:
     if node.call.subgraph is not None:
         value = await task.run.run_child(task)
     else:
-        value = task.call()
-        if inspect.isawaitable(value):
-            value = await world.settle(value, task, task.timeout)
+        try:
+            value = task.call()
+            if inspect.isawaitable(value):
+                value = await world.settle(value, task, task.timeout)
+        finally:
+            if "steps" in task.__dict__:
+                await world.join(task)
     await complete(task, value, world)
 
 
 async def settled(task: Task, awaitable: Any, world: World) -> None:
     """The second half of `call_inline`, where a plain function returned an awaitable."""
     try:
-        await complete(task, await world.settle(awaitable, task, None), world)
+        try:
+            value = await world.settle(awaitable, task, None)
+        finally:
+            if "steps" in task.__dict__:
+                await world.join(task)
+        await complete(task, value, world)
     except GraphBubbleUp as signal:
         bubble(task, signal)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
         fail(task, error)
+
+
+def wait_for_steps(task: Task) -> None:
+    """Block until the durable steps that a task's code started have ended: none goes on unseen."""
+    from perdure.engine.runners_calls import wait
+
+    wait(task)
 
 
 async def complete(task: Task, value: Any, world: World) -> None:
@@ -114,7 +134,7 @@ async def complete(task: Task, value: Any, world: World) -> None:
     """
     if task.is_paused:
         return
-    writes = returns.writes_of(task.run.program, task.node.name, value)
+    writes = task.writes_of(value)
     for branch in task.node.branches:
         chosen = _choose(task, branch, writes)
         if inspect.isawaitable(chosen):

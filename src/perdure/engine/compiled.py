@@ -222,11 +222,7 @@ class CompiledGraph(HasCache):
         """A run and the flow that runs it; inside a node, the run of a subgraph."""
         own = checked(config)
         task = enclosing_task(self.program, own)
-        own_ways = {
-            "break_before": settings.interrupt_before,
-            "break_after": settings.interrupt_after,
-            "keys": settings.output_keys,
-        }
+        own_ways = {**settings.breaks(self.program), "keys": settings.output_keys}
         if task is not None:
             task.run.needs_saver(self)
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
@@ -270,6 +266,8 @@ class CompiledGraph(HasCache):
             if run.journal is not None:
                 await run.journal.session.let_go("error" if run.outcome == "done" else "interrupted")
             await run.runner.close()
+            if run.threads is not None:
+                await run.threads.close()
 
     async def _inside(self, task: Task, run: Run, given: Any) -> AsyncGenerator[list[Event], None]:
         steps = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.channels.base import MISSING
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
 from perdure.constants import CONF, COPY, END, INPUT, START
 from perdure.engine import returns
@@ -285,7 +284,7 @@ class Edits:
         live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
         live.open_sends = dict.fromkeys(live.open_sends, number)
         kept = restored.given
-        row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=kept is not MISSING)
+        row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=restored.enters)
         row.parent, row.full, row.base, row.changes = restored.row.parent, True, row.n, dict(journal.entries)
 
 

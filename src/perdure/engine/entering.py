@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import CheckpointRow
-from perdure.constants import ROOT
+from perdure.constants import ROOT, START
 from perdure.engine import returns
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
@@ -66,16 +66,30 @@ async def take_input(run: Run, given: Any) -> Opened:
     """Store the input and the state after it in one commit; then the first node may run."""
     opened = Opened()
     journal, live = books(run)
-    value = entry_value(run, given)
+    direct = run.program.single_output is not None
+    value = given if direct else entry_value(run, given)
     live.drop_open()
     live.step = live.step + 1
     identity = journal.session.numbers.checkpoint(live.step)
+    if direct:
+        hand_in(run, given, identity[0])
+        journal.checkpoint(live, "input", (), identity=identity, given=given, metadata=run.metadata)
+        run.last_step = live.step + run.limit
+        opened.move = next_move(run, ())
+        await flush_move(run, opened.move)
+        return opened
     kept = dict(given) if isinstance(given, Mapping) else value
     row = journal.checkpoint(live, "input", (), identity=identity, given=kept, start=True, metadata=run.metadata)
     if "checkpoints" in run.modes or "debug" in run.modes:
         opened.input_row, opened.input_view = row, dict(live.view)
     await run_entry(run, opened, value, identity[0])
     return opened
+
+
+def hand_in(run: Run, given: Any, number: int) -> None:
+    """Give an input straight to the one node of a program that has no state of its own, which runs next."""
+    run.given = given
+    run.live.fired = dict.fromkeys(run.program.start.edges, (number, (START,)))
 
 
 async def run_entry(run: Run, opened: Opened, value: Any, origin: int) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.channels.base import MISSING
 from perdure.checkpoint.records import RESULT, ROOT_NS, CheckpointRow, ChildRow, Loaded, Pending, WriteRow
 from perdure.constants import NS_END, NS_SEP
 from perdure.engine.restore import Kept
@@ -72,9 +71,14 @@ async def fork(session: Session, journal: Journal, live: Live, restored: Restore
     live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
     live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
     live.open_sends = dict.fromkeys(live.open_sends, number)
-    given = restored.given
     journal.checkpoint(
-        live, "fork", (), identity=(number, public), given=given, start=given is not MISSING, metadata=restored.row.metadata
+        live,
+        "fork",
+        (),
+        identity=(number, public),
+        given=restored.given,
+        start=restored.enters,
+        metadata=restored.row.metadata,
     )
     return moved
 

@@ -65,7 +65,7 @@ class History:
                 continue
             name = loaded.namespaces[child.child_ns]
             states[child.origin, child.path] = {CONF: {"thread_id": self._access.thread, "checkpoint_ns": name}}
-            if subgraphs:
+            if subgraphs and _is_drawn(graph, name):
                 below = await self._access.records.load(self._access.thread, child.child_ns, child.head)
                 if below.row is not None:
                     states[child.origin, child.path] = await self._snapshot(graph, name, below, live=live, subgraphs=True)
@@ -122,6 +122,15 @@ class History:
                 return
             number = last.n
             size = PAGE
+
+
+def _is_drawn(graph: CompiledGraph, namespace: str) -> bool:
+    """Whether the graph of a namespace is known: it is a node, not called by a node's own code."""
+    try:
+        subgraph_at(graph, namespace)
+    except UnknownNode:
+        return False
+    return True
 
 
 def subgraph_at(graph: CompiledGraph, namespace: str) -> CompiledGraph:

@@ -304,6 +304,11 @@ class Journal:
         if namespace is not None:
             self._batch_names.append((row.ns, namespace))
 
+    def adopt_result(self, row: WriteRow, values: Iterable[ValueRow]) -> None:
+        """Stage the result of a durable step. May be called from any thread."""
+        self._values.extend(values)
+        self._writes.append(row)
+
     def adopt_write(self, row: WriteRow) -> None:
         """Stage what a task left, as it is."""
         self._writes.append(row)
@@ -371,6 +376,8 @@ class Journal:
         session = self.session
         is_root = self.child_of is None
         final = ending is not None and is_root
+        if session.held and not final and self.is_empty:
+            return
         op: LeaseOp
         if session.held:
             op = "release" if final else "keep"

@@ -36,6 +36,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         SaveFailed, LeaseLost, ThreadDeleted: it could not be saved; what was stored before is intact.
     """
     told: Events = []
+    run.kept = opened.restored
     tasks = _first_tasks(run, opened)
     _tell_opening(run, opened, told, tasks)
     move: Move = opened.move
@@ -47,6 +48,9 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         telling.started(run, told, todo)
         if run.cache is not None and todo:
             todo = await cached.replay(run, todo, told)
+        if told and (run.journal is None or run.journal.session.in_flight is None):
+            yield told
+            told = []
         if len(todo) == 1 and run.quiet_inside and not run.program.step_timeout and run.runner.can_inline(todo[0]):
             await _inline(run, todo[0])
             telling.ended(run, told, todo[0])

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.channels.base import MISSING
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
-from perdure.constants import CONF
+from perdure.constants import CONF, PREVIOUS
 from perdure.engine import decide
-from perdure.engine.entering import Opened, enter, entry_value, take_input, validate
+from perdure.engine.entering import Opened, enter, entry_value, hand_in, take_input, validate
 from perdure.engine.forking import Inside, locate
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
@@ -74,7 +75,10 @@ async def _open_unsaved(run: Run, given: Any) -> Opened:
         raise EmptyInputError(
             "Received no input for __start__: a graph without a saver remembers nothing that it could go on with"
         )
-    if isinstance(given, Command):
+    if run.program.single_output is not None:
+        live.step = -1
+        hand_in(run, given, -1)
+    elif isinstance(given, Command):
         live.step = 0
         opened.entered = apply_command(run, given, 0)
     else:
@@ -151,6 +155,8 @@ async def open_in(
             child_of=child_of,
         )
         run.children = {(c.origin, c.path, c.call): (c.child_ns, c.head) for c in loaded.children}
+        run.given = None if restored.given is MISSING else restored.given
+    run.previous = run.live.view.get(PREVIOUS)
     run.journal.remembers = remembers
     run.metadata = stored_metadata(run.config, session.access.persist)
     if given is not None and not isinstance(given, Command):

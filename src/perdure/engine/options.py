@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from perdure.engine.returns import unknown_node
 from perdure.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from perdure.engine.program import Program
     from perdure.runtime.runtime import RunControl
     from perdure.types import All, Durability, OnBusy
 
@@ -60,3 +62,26 @@ class Options:
     def wait(self) -> float | None:
         """Seconds to wait for a busy thread; None: do not."""
         return self.busy_timeout if self.on_busy == "wait" else None
+
+    def breaks(self, program: Program) -> dict[str, Any]:
+        """Where a run of `program` is to pause, as arguments of `Run`.
+
+        Raises:
+            UnknownNode: at a node that it does not have.
+            InvalidConfig: at what is no list of nodes.
+        """
+        return {
+            "break_before": _named(program, self.interrupt_before, "interrupt_before"),
+            "break_after": _named(program, self.interrupt_after, "interrupt_after"),
+        }
+
+
+def _named(program: Program, names: Any, argument: str) -> Any:
+    if names is None or names == "*":
+        return names
+    if isinstance(names, str):
+        raise InvalidConfig(f"{argument} must be a list of node names or '*', got {names!r}. Did you mean [{names!r}]?", key=argument)
+    for name in names:
+        if name not in program.nodes:
+            raise unknown_node(program, f"{argument} names", name)
+    return tuple(names)

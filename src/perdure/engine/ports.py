@@ -22,6 +22,10 @@ class World(Protocol):
         """
         ...
 
+    async def join(self, task: Task) -> None:
+        """Wait until the durable steps that a task's code started have ended."""
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         ...

@@ -46,6 +46,7 @@ class StateView:
         managed: the managed values it reads.
         whole: `keys` are all the state's keys, so that the live view can be copied as it is.
         root: the state has no keys: the function receives the one value itself.
+        given: the function receives the input of the run as it is, not the state (functional API).
         make: builds the schema's object (dataclass, pydantic model) from the dict; None leaves the dict.
     """
 
@@ -53,6 +54,7 @@ class StateView:
     managed: tuple[str, ...] = ()
     whole: bool = True
     root: bool = False
+    given: bool = False
     make: Callable[[dict[str, Any]], Any] | None = None
 
 

@@ -50,11 +50,15 @@ class Questions:
 
     def __init__(self, task: Task, earlier: Sequence[Asked] = ()) -> None:
         self._task = task
-        self.earlier = {asked.question.id: asked for asked in earlier}
-        self.entry = max((asked.entry for asked in earlier), default=0) + 1
+        self.know(earlier)
         self.now: list[Asked] = []
         self._used: set[str] = set()
         self._calls = 0
+
+    def know(self, earlier: Sequence[Asked]) -> None:
+        """Take in what was asked in earlier entries."""
+        self.earlier = {asked.question.id: asked for asked in earlier}
+        self.entry = max((asked.entry for asked in earlier), default=0) + 1
 
     def begin(self) -> None:
         """Another attempt at the same entry begins."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.channels.base import MISSING
 from perdure.constants import BRANCH_PREFIX, CONF, START, TASKS
 from perdure.engine import decide, returns
 from perdure.engine.entering import Opened, books, entry_value, flush_move, run_entry
@@ -61,13 +60,13 @@ async def go_on(
             await journal.flush(force=True)
             opened.restored = await _reloaded(run)
     else:
-        opened.restored = restored if not live.is_over or restored.given is not MISSING else None
+        opened.restored = restored if not live.is_over or restored.enters else None
         run.answers.update(given)
         _stage_answers(run, restored, given)
     if command is not None and (command.update is not None or command.goto):
         live.step += 1
         edit_by_command(run, command)
-    if restored.given is not MISSING:
+    if restored.enters:
         row = journal.row
         await run_entry(run, opened, entry_value(run, restored.given), restored.row.n if row is None else row.n)
         return opened

@@ -117,10 +117,11 @@ class Restored(Kept):
 
     Attributes:
         live: the state.
-        given: the input, if the entry has not run yet; else MISSING.
+        given: the input, if it has not been used up yet; else MISSING.
+        enters: the entry is to run next, and take it in.
     """
 
-    __slots__ = ("given", "live")
+    __slots__ = ("enters", "given", "live")
 
     def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol) -> None:
         super().__init__(loaded, serde)
@@ -135,10 +136,12 @@ class Restored(Kept):
         self.given: Any = MISSING
         if TASKS in self.entries:
             live.sends = self.value(self.entries[TASKS])
+        if START in self.entries:
+            self.given = self.value(self.entries[START])
+        self.enters = False
         for task in row.frontier:
             if task.path == START:
-                entry = self.entries.get(START)
-                self.given = MISSING if entry is None else self.value(entry)
+                self.enters = self.given is not MISSING
             elif task.path.startswith("#"):
                 live.open_sends.update(dict.fromkeys(indexes(task.path), task.origin))
             else:

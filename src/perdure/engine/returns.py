@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
 from perdure.channels.overwrite import overwrite_of
-from perdure.constants import BRANCH_PREFIX, END, ROOT, START, TASKS
+from perdure.constants import BRANCH_PREFIX, END, PREVIOUS, ROOT, START, TASKS
 from perdure.errors import InvalidUpdateError, ParentCommand, UnknownKey, UnknownNode
-from perdure.types import Command, Send
+from perdure.types import Command, EntrypointFinal, Send
 
 if TYPE_CHECKING:
     from perdure.engine.program import Branch, Program
@@ -31,6 +31,9 @@ def writes_of(program: Program, node: str, value: Any) -> list[Write]:
         InvalidUpdateError: it is nothing a node may return.
         ParentCommand: it is a command for another graph.
     """
+    if program.single_output is not None:
+        final = isinstance(value, EntrypointFinal)
+        return [(END, value.value if final else value), (PREVIOUS, value.save if final else value)]
     if value is None:
         return []
     if type(value) is dict and not program.root:

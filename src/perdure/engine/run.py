@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perdure.engine.plan import Move
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
+    from perdure.engine.restore import Kept
     from perdure.types import Interrupt, OnBusy, RunnableConfig
 
 NO_EVENTS: frozenset[str] = frozenset()
@@ -44,6 +45,10 @@ class Run:
         journal: its books; None without a saver.
         answers: all answers known, by pause id; shared with the runs of subgraphs.
         call_index: for a subgraph: which of its task's calls it is.
+        called: results of durable steps by (origin, path), so that a node that is tried again gets them.
+        kept: what was stored of the super-step that the run goes on with.
+        given: the input, for a program that has no state of its own (functional API).
+        threads: for async runs: the runner whose threads durable steps use, made when first needed.
         children: where the subgraphs of stored tasks are, by (origin, path, call): number of the namespace and of the checkpoint.
         modes: the modes that somebody listens to.
         subgraphs: events of subgraphs are listened to as well.
@@ -63,6 +68,7 @@ class Run:
         "break_before",
         "cache",
         "call_index",
+        "called",
         "changed",
         "children",
         "clock",
@@ -70,7 +76,9 @@ class Run:
         "context",
         "control",
         "finished",
+        "given",
         "journal",
+        "kept",
         "keys",
         "last_step",
         "limit",
@@ -93,6 +101,7 @@ class Run:
         "skip_breaks",
         "store",
         "subgraphs",
+        "threads",
         "waiting",
     )
 
@@ -123,7 +132,7 @@ class Run:
         self.modes = modes
         self.subgraphs = subgraphs
         self.quiet = not modes
-        self.keys = program.output_keys if keys is None else keys
+        self.keys = (program.single_output or program.output_keys) if keys is None else keys
         self.context = context
         self.store = store
         self.cache = cache
@@ -145,6 +154,10 @@ class Run:
         self.answers: dict[str, Any] = {}
         self.lock = runner.lock
         self.call_index = 0
+        self.called: dict[tuple[int, str], list[returns.Write]] = {}
+        self.kept: Kept | None = None
+        self.given: Any = None
+        self.threads: Any = None
         self.children: dict[tuple[int, str, int], tuple[int, int]] = {}
         self.previous: Any = None
         self.skip_breaks = False
@@ -185,7 +198,7 @@ class Run:
             thread,
             self.run_id or None,
             task.attempt,
-            task.first_attempt,
+            task.first_attempt or self.clock.monotonic(),
         )
         return Runtime(
             context=self.context,

@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, settled
+from perdure.engine.attempt import attempt, call_inline, settled, wait_for_steps
 from perdure.engine.workers import Waiting, Wave, Workers
 from perdure.errors import StepTimeoutError
 
@@ -77,6 +77,10 @@ class BlockingWorld:
     async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
         """Wait for an awaitable of user code, on the run's loop thread."""
         return self._shared.loop.run(awaitable, task, timeout, self.waiting)
+
+    async def join(self, task: Task) -> None:
+        """Block until the task's steps have ended."""
+        wait_for_steps(task)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not after the run was told to stop."""
@@ -190,6 +194,11 @@ class BlockingRunner:
                 return self._queue.get(timeout=wait)
             except queue.Empty:
                 wave.grow()
+
+    @property
+    def workers(self) -> Workers:
+        """The run's threads."""
+        return self._shared.workers
 
     def child(self) -> BlockingRunner:
         """A runner for a subgraph."""

@@ -17,9 +17,9 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, fail, settled
+from perdure.engine.attempt import attempt, call_inline, fail, settled, wait_for_steps
 from perdure.engine.runners_blocking import CANCEL_GRACE
-from perdure.engine.workers import Lock, Wave, Workers
+from perdure.engine.workers import Lock, Stopped, Waiting, Wave, Workers
 from perdure.errors import NodeCancelledError, NodeTimeoutError, StepTimeoutError
 
 if TYPE_CHECKING:
@@ -90,6 +90,28 @@ async def _plain(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
+def settle_on(
+    loop: asyncio.AbstractEventLoop, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None, waiting: Waiting
+) -> Any:
+    """`settle` on a loop of another thread; blocks this one.
+
+    Raises:
+        NodeCancelledError: the awaitable cancelled itself.
+        Stopped: `waiting.stop()` was called first.
+    """
+    future = asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), loop)
+    try:
+        with waiting.for_(future.cancel):
+            return future.result()
+    except concurrent.futures.CancelledError:
+        if waiting.stopped:
+            raise Stopped from None
+        raise _cancelled_itself(task) from None
+    except BaseException:
+        future.cancel()
+        raise
+
+
 class LoopThread:
     """An event loop on a thread of its own: for async nodes of a sync run."""
 
@@ -101,24 +123,8 @@ class LoopThread:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None, waiting: Waiting) -> Any:
-        """Block until the awaitable has its result; it runs in a copy of the caller's context.
-
-        Raises:
-            Stopped: `waiting.stop()` was called first.
-        """
-        future = asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), self._loop)
-        try:
-            with waiting.for_(future.cancel):
-                return future.result()
-        except concurrent.futures.CancelledError:
-            if waiting.stopped:
-                raise Stopped from None
-            raise NodeCancelledError(
-                f"node {task.node.name!r} raised CancelledError, but nobody had cancelled it", node=task.node.name
-            ) from None
-        except BaseException:
-            future.cancel()
-            raise
+        """Block until the awaitable has its result; it runs in a copy of the caller's context."""
+        return settle_on(self._loop, awaitable, task, timeout, waiting)
 
     def close(self) -> None:
         """Cancel what still runs and end the loop."""
@@ -142,21 +148,33 @@ class SuspendingWorld:
 
     settle = staticmethod(settle)
     sleep = staticmethod(asyncio.sleep)
+
+    async def join(self, task: Task) -> None:
+        """Suspend until the task's steps have ended."""
+        from perdure.engine.runners_calls import join
+
+        await join(task)
+
     jitter = staticmethod(random.random)
 
 
 class ThreadWorld:
     """What an attempt at a sync node needs, on a worker thread beside the caller's loop."""
 
-    __slots__ = ("_loop", "_stopping")
+    __slots__ = ("_loop", "_stopping", "_waiting")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stopping: threading.Event) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopping: threading.Event, waiting: Waiting) -> None:
         self._loop = loop
         self._stopping = stopping
+        self._waiting = waiting
 
     async def settle(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None) -> Any:
         """Wait for an awaitable of user code, on the caller's loop."""
-        return asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), self._loop).result()
+        return settle_on(self._loop, awaitable, task, timeout, self._waiting)
+
+    async def join(self, task: Task) -> None:
+        """Block this worker thread until the task's steps have ended."""
+        wait_for_steps(task)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not after the run was told to stop."""
@@ -183,7 +201,7 @@ class SuspendingRunner:
 
     blocks = False
 
-    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_world", "lock")
+    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_waiting", "_world", "lock")
 
     def __init__(self, workers: list[Workers] | None = None, lock: Lock | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -193,6 +211,7 @@ class SuspendingRunner:
         self._items: deque[Any] = deque()
         self._arrived = asyncio.Event()
         self._stopping = threading.Event()
+        self._waiting = Waiting()
         self._world = SuspendingWorld()
 
     def can_inline(self, task: Task) -> bool:
@@ -219,9 +238,11 @@ class SuspendingRunner:
         def job() -> None:
             try:
                 self.execute(task, context)
+            except Stopped:
+                pass
             except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a thread unseen
                 fail(task, error)
-            self._loop.call_soon_threadsafe(ended.set_result, None)
+            self._wake(lambda: ended.done() or ended.set_result(None))
 
         self.workers.submit(job)
         try:
@@ -229,6 +250,7 @@ class SuspendingRunner:
         except asyncio.CancelledError:
             # A thread cannot be cancelled, but its result may still come.
             self._stopping.set()
+            self._waiting.stop()
             await asyncio.wait({ended}, timeout=CANCEL_GRACE)
             raise
 
@@ -257,12 +279,14 @@ class SuspendingRunner:
                 yield batch
         finally:
             self._stopping.set()
+            self._waiting.stop()
             for future in futures:
                 future.cancel()
             await asyncio.gather(*futures, return_exceptions=True)
             if wave is not None:
                 await self._leave(wave)
             self._stopping.clear()
+            self._waiting = Waiting()
 
     def _on_loop(self, task: Task) -> bool:
         return task.node.call.is_async or task.node.call.subgraph is not None or task.node.name == "__start__"
@@ -313,7 +337,7 @@ class SuspendingRunner:
 
     def execute(self, task: Task, context: Context) -> None:
         """Run a sync node's task on this worker thread."""
-        world = ThreadWorld(self._loop, self._stopping)
+        world = ThreadWorld(self._loop, self._stopping, self._waiting)
         if not task.node.plain:
             context.run(run_blocking, attempt(task, world))
             return
@@ -335,7 +359,15 @@ class SuspendingRunner:
         if on_loop:
             self._arrived.set()
         else:
-            self._loop.call_soon_threadsafe(self._arrived.set)
+            self._wake(self._arrived.set)
+
+    def _wake(self, callback: Callable[[], Any]) -> None:
+        """Have the loop call this soon."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            # The loop is closed: the run was left while a thread still worked, and nobody waits for it any more.
+            return
 
     def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
         """Start a write as a task of the loop."""

@@ -122,7 +122,7 @@ class Snapshooter:
 
     def _tasks(self, states: dict[tuple[int, str], Any]) -> list[tuple[PregelTask, list[returns.Write] | None]]:
         restored = self.restored
-        if restored.given is not MISSING:
+        if restored.enters:
             return [self._entry()]
         order = self.program.order
         paths = restored.paths(handlers=False)

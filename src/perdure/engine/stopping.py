@@ -38,6 +38,9 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
         for task in tasks:
             if task.is_paused:
                 journal.pauses(task)
+                for step, _ in task.steps if "steps" in task.__dict__ else ():
+                    if step.is_paused:
+                        journal.pauses(step)
             elif task.cancelled or (task.error is not None and not isinstance(task.error, ParentCommand)):
                 journal.error(task)
         await journal.flush("error" if failed or cancelled else "interrupted")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
+from perdure.engine import returns
 from perdure.engine.questions import Questions
 from perdure.errors import GraphInterrupt
 from perdure.ids import TaskId, task_id
@@ -17,8 +18,10 @@ from perdure.types import Interrupt, RunnableConfig, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
     from perdure.cache.base import FullKey
+    from perdure.engine.calls import CallTask
     from perdure.engine.program import Call, Node, StateView
     from perdure.engine.returns import Write
+    from perdure.engine.runners_calls import StepFuture
     from perdure.engine.run import Run
 
 
@@ -60,6 +63,7 @@ class Task:
     attempt = 0
     first_attempt = 0.0
     calls = 0
+    called = 0
     heard = 0.0
     memories: Mapping[str, int] = MappingProxyType({})
     failed: Task | None = None
@@ -79,6 +83,24 @@ class Task:
         self.origin = origin
         self.triggers = triggers
         self.send = send
+
+    @cached_property
+    def steps(self) -> list[tuple[CallTask, StepFuture]]:
+        """The durable steps that its code has started in this attempt, with the futures of their results."""
+        return []
+
+    @cached_property
+    def keep_alive(self) -> set[Any]:
+        """Tasks of the event loop that run its steps: the loop itself holds them only weakly."""
+        return set()
+
+    def writes_of(self, value: Any) -> list[Write]:
+        """What the node's return means.
+
+        Raises:
+            UnknownKey, UnknownNode, InvalidUpdateError, ParentCommand: see `returns.writes_of`.
+        """
+        return returns.writes_of(self.run.program, self.node.name, value)
 
     @cached_property
     def questions(self) -> Questions:
@@ -137,7 +159,10 @@ class Task:
     def begin(self) -> None:
         """A new attempt starts: forget what the last one left."""
         self.attempt += 1
+        self.first_attempt = self.first_attempt or self.run.clock.monotonic()
         self.calls = 0
+        self.called = 0
+        self.__dict__.pop("steps", None)
         if "questions" in self.__dict__:
             self.questions.begin()
         self.halted = False
@@ -168,6 +193,8 @@ class Task:
         if self.failed is not None and self.failed.send is not None and values is None:
             return self.failed.send.arg
         live = self.run.live.view if values is None else values
+        if view.given:
+            return self.run.given
         if view.root:
             return next(iter(live.values()), None)
         if view.whole:

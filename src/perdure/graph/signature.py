@@ -129,6 +129,29 @@ def inspect_call(action: Any, *, where: str, states: Iterable[Any] = (), handler
     return Inspected(call, None if state is inspect.Parameter.empty else state, hints.get("return"))
 
 
+def injected(function: Callable[..., Any]) -> tuple[tuple[str, Injectable], ...]:
+    """What the runtime fills of a step's parameters: those annotated as the runtime's own types, and keyword-only ones of its names.
+
+    Others are the caller's, whatever they are called.
+    """
+    try:
+        signature = _signature(function)
+    except (ValueError, TypeError):
+        return ()
+    hints = signature_types(_annotated(function))
+    found: list[tuple[str, Injectable]] = []
+    for parameter in signature.parameters.values():
+        annotation = _annotation(parameter, hints)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            continue
+        if annotation is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+            continue
+        what = receives(parameter.name, annotation)
+        if what is not None and what != "previous":
+            found.append((parameter.name, what))
+    return tuple(found)
+
+
 def is_async_callable(action: Any) -> bool:
     """Whether calling this is known to give an awaitable."""
     while isinstance(action, functools.partial):
