@@ -299,7 +299,7 @@ class ThreadBusy(PerdureError, RuntimeError):
 
 
 class SelfBusy(ThreadBusy):
-    """A run tried to start, edit or delete its own thread from inside itself."""
+    """A run tried to start or edit its own thread from inside itself, and would have waited for itself."""
 
     code = "SELF_BUSY"
 

@@ -29,7 +29,7 @@ class ManagedValue:
 
 
 IsLastStep = Annotated[bool, ManagedValue("is_last_step")]
-"""True in the last super-step that the recursion limit allows."""
+"""True when the recursion limit allows just one more super-step after this one: the last chance to lead to an end."""
 
 RemainingSteps = Annotated[int, ManagedValue("remaining_steps")]
-"""How many super-steps the recursion limit still allows, the running one included."""
+"""How many super-steps the recursion limit still allows after the running one."""

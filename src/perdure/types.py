@@ -240,7 +240,10 @@ class Overwrite:
 
 
 class PregelTask(NamedTuple):
-    """A task of a super-step as a snapshot shows it."""
+    """A task of a super-step as a snapshot shows it.
+
+    `status` is "pending", "done", "paused", "error", "cancelled", or "missing" where the graph no longer has its node.
+    """
 
     id: str
     name: str
@@ -249,6 +252,7 @@ class PregelTask(NamedTuple):
     interrupts: tuple[Interrupt, ...] = ()
     state: Any = None
     result: Any = None
+    status: str = "pending"
 
 
 class StateSnapshot(NamedTuple):

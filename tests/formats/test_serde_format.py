@@ -28,6 +28,7 @@ import pytest
 
 from perdure.checkpoint.serde import format_v1 as v1
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer, StoredError
+from perdure.messages import Message, RemoveMessage
 from perdure.types import Command, Interrupt, Overwrite, PregelTask, Send, StateSnapshot
 
 FILE = pathlib.Path(__file__).parent / "serde" / "v1.json"
@@ -154,6 +155,7 @@ VALUES: dict[str, Any] = {
     "model": Model.model_validate({"name": "a", "more": (1,)}),
     "model generic": [Box[int](item=1), Box[Colour](item=Colour.RED)],
     "custom": Account("a"),
+    "messages": [Message(role="user", content=["hi", {"type": "text", "text": "x"}], id="1"), RemoveMessage("1")],
     "library": [
         Send("n", {"a": (1,)}),
         Send("n", 1, timeout=2.5),

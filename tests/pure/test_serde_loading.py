@@ -288,21 +288,32 @@ def test_P37_pairs_are_looked_up_only_among_imported_modules() -> None:
         del sys.modules["app.models"]
 
 
-def test_P37_langchain_messages_are_known_once_langchain_is_imported() -> None:
+def test_P37_langchain_messages_are_known_once_langchain_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "langchain_core.messages.human"
     human = pydantic.create_model("HumanMessage", __module__=name, content=(str, ...))
     with pytest.raises(NotStorable):
         JsonPlusSerializer().dumps_typed(human(content="a"))
-    if name in sys.modules:
-        pytest.skip("langchain is there already")
     module = types.ModuleType(name)
     module.HumanMessage = human  # type: ignore[attr-defined]
-    sys.modules[name] = module
-    try:
-        stored = JsonPlusSerializer().dumps_typed([human(content="a")])
-        assert JsonPlusSerializer().loads_typed(stored) == [human(content="a")]
-    finally:
-        del sys.modules[name]
+    monkeypatch.setitem(sys.modules, name, module)
+    stored = JsonPlusSerializer().dumps_typed([human(content="a")])
+    assert JsonPlusSerializer().loads_typed(stored) == [human(content="a")]
+    monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(StateTypeError):
+        JsonPlusSerializer().loads_typed(stored)
+
+
+@pytest.mark.parametrize("name", ["openai.types.chat.chat_completion_message", "anthropic.types.message"])
+def test_P37_answers_of_providers_are_known_once_their_package_is_imported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = pydantic.create_model("Answer", __module__=name, content=(str, ...))
+    with pytest.raises(NotStorable):
+        JsonPlusSerializer().dumps_typed(answer(content="a"))
+    module = types.ModuleType(name)
+    module.Answer = answer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, module)
+    stored = JsonPlusSerializer().dumps_typed([answer(content="a")])
+    assert JsonPlusSerializer().loads_typed(stored) == [answer(content="a")]
+    monkeypatch.delitem(sys.modules, name)
     with pytest.raises(StateTypeError):
         JsonPlusSerializer().loads_typed(stored)
 

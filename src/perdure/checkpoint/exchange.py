@@ -198,14 +198,16 @@ class Exchange:
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
 
     def _writes(self, loaded: Loaded, write: WriteRow) -> Iterable[tuple[str, Any]]:
-        values = [(item.channel, self._value(loaded, item.packed, item.ref)) for item in write.items]
+        values = [
+            (item.channel, self._value(loaded, item.packed, item.ref)) for item in write.items if item.channel != NO_WRITES
+        ]
         if write.kind == ERROR_KIND:
             return [(ERROR, value) for channel, value in values]
         if write.kind == PAUSES:
             return [(INTERRUPT, [Interrupt(value[0], pause, response_schema=value[1]) for pause, value in values])]
         if write.kind == ANSWERS:
             return [(RESUME, [value for _, value in values])]
-        return [(channel, value) for channel, value in values if channel != NO_WRITES]
+        return values
 
     # -- writing ----------------------------------------------------------------------------------------------------------
 

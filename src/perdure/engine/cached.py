@@ -113,7 +113,7 @@ class HasCache:
     def use_cache(self, cache: Any) -> None:
         """Keep results of nodes with a cache policy in `cache`; None: nowhere."""
         self.cache = cache
-        if cache is not None:
+        if hasattr(cache, "learn"):
             cache.learn(self.program.types)
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:

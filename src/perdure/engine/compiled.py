@@ -99,7 +99,7 @@ class CompiledGraph(HasCache):
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.output_keys
             return list(self.stream(input, config, stream_mode=stream_mode, version=version, **options))
-        settings = Options(**options)
+        settings = Options.of(options)
         run, events = self._begin(BlockingRunner(), input, config, settings, NO_EVENTS, subgraphs=False)
         run_blocking(_exhaust(events))
         return self._returned(run, version)
@@ -117,7 +117,7 @@ class CompiledGraph(HasCache):
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.output_keys
             return [item async for item in self.astream(input, config, stream_mode=stream_mode, version=version, **options)]
-        settings = Options(**options)
+        settings = Options.of(options)
         run, events = self._begin(_suspending_runner(), input, config, settings, NO_EVENTS, subgraphs=False)
         await _exhaust(events)
         return self._returned(run, version)
@@ -156,7 +156,7 @@ class CompiledGraph(HasCache):
         shown = self._printed(print_mode)
         modes = want.modes | shown.modes
         options["output_keys"] = options.get("output_keys") or self.program.stream_keys
-        run, events = self._begin(BlockingRunner(), input, config, Options(**options), modes, subgraphs=subgraphs)
+        run, events = self._begin(BlockingRunner(), input, config, Options.of(options), modes, subgraphs=subgraphs)
         return iterate_blocking(self._told(run, events, want, shown))
 
     async def astream(
@@ -175,7 +175,7 @@ class CompiledGraph(HasCache):
         shown = self._printed(print_mode)
         modes = want.modes | shown.modes
         options["output_keys"] = options.get("output_keys") or self.program.stream_keys
-        run, events = self._begin(_suspending_runner(), input, config, Options(**options), modes, subgraphs=subgraphs)
+        run, events = self._begin(_suspending_runner(), input, config, Options.of(options), modes, subgraphs=subgraphs)
         told = self._told(run, events, want, shown)
         try:
             async for item in told:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from perdure.engine.returns import unknown_node
@@ -53,6 +54,22 @@ class Options:
     control: RunControl | None = None
     on_busy: OnBusy = "reject"
     busy_timeout: float = 60.0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """Options from keyword arguments.
+
+        Raises:
+            TypeError: there is no such argument.
+            InvalidConfig: there is no such choice.
+        """
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                meant = f" (did you mean {close[0]!r}?)" if close else ""
+                raise TypeError(f"a graph cannot be called with {name}={given[name]!r}{meant}; its options are {', '.join(known)}")
+        return cls(**given)
 
     def __post_init__(self) -> None:
         if self.on_busy not in ("reject", "wait"):

@@ -23,18 +23,18 @@ def tasks_of(run: Run) -> list[Task]:
         MissingNode: a stored task belongs to a node that the graph no longer has.
     """
     live = run.live
-    nodes = run.program.nodes
+    program = run.program
     tasks: list[Task] = []
     if live.open_sends:
         for index, origin in live.open_sends.items():
             send = live.sends[index]
-            node = nodes.get(send.node)
+            node = program.node(send.node)
             if node is None:
                 raise missing_node(run, send.node)
             tasks.append(Task(run, node, f"#{index}", origin, ("__pregel_push",), send))
     fired = live.fired
     for name in fired if len(fired) < 2 else sorted(fired):
-        node = nodes.get(name)
+        node = program.node(name)
         if node is None:
             raise missing_node(run, name)
         origin, triggers = fired[name]
@@ -42,13 +42,24 @@ def tasks_of(run: Run) -> list[Task]:
     return tasks
 
 
+def refuse_missing(run: Run) -> None:
+    """Refuse to go on where a stored task belongs to a node that is gone, before anything is stored.
+
+    Raises:
+        MissingNode: it does.
+    """
+    for name in names_of(run.live):
+        if run.program.node(name) is None:
+            raise missing_node(run, name)
+
+
 def missing_node(run: Run, name: str) -> MissingNode:
     """The error for a stored task of a node that is gone."""
     row = None if run.journal is None else run.journal.row
     return MissingNode(
         f"the thread is about to run node {name!r}, which graph {run.program.name!r} does not have (any more); it has "
-        f"{', '.join(map(repr, run.program.nodes)) or 'no nodes'}. Nothing was changed. Give the node back, under its old name, or "
-        "edit the state as another node with update_state(config, values, as_node=...)",
+        f"{', '.join(map(repr, run.program.nodes)) or 'no nodes'}. Nothing was changed. Give the node back, say what it is called now "
+        f"with compile(aliases={{{name!r}: 'new name'}}), or edit the state as another node with update_state(..., as_node=...)",
         node=name,
         checkpoint=None if row is None else row.id,
     )

@@ -164,6 +164,7 @@ class Program:
         channels: a template for each state key (for a state without keys only `__root__`), in definition order.
         managed: managed values by key.
         nodes: all nodes except the entry, in definition order.
+        aliases: names that nodes had before, and what they are called now: stored tasks of the old name run the new node.
         start: the entry: a node that runs nothing; its edges and branches lead to the first nodes.
         joins: all joins by name.
         root: the state has no keys.
@@ -189,6 +190,7 @@ class Program:
     start: Node
     managed: dict[str, Managed] = field(default_factory=dict)
     joins: dict[str, Join] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     root: bool = False
     input_keys: tuple[str, ...] = ()
     output_keys: tuple[str, ...] = ()
@@ -221,3 +223,8 @@ class Program:
         for join in self.joins.values():
             if join.target in self.triggers:
                 self.triggers[join.target] += (join.name,)
+
+    def node(self, name: str) -> Node | None:
+        """The node that runs tasks stored under this name, None if there is none."""
+        found = self.nodes.get(name)
+        return self.nodes.get(self.aliases.get(name, "")) if found is None and self.aliases else found

@@ -9,7 +9,7 @@ from perdure.constants import BRANCH_PREFIX, CONF, START, TASKS
 from perdure.engine import decide, returns
 from perdure.engine.entering import Opened, books, entry_value, flush_move, run_entry
 from perdure.engine.forking import Branch, Inside, fork
-from perdure.engine.plan import next_move
+from perdure.engine.plan import next_move, refuse_missing
 from perdure.engine.restore import Kept, Restored
 from perdure.types import NO_ANSWER, Command
 
@@ -35,6 +35,7 @@ async def go_on(
     opened = Opened()
     opened.resumed = True
     journal, live = books(run)
+    refuse_missing(run)
     session = journal.session
     thread = restored.loaded.thread
     for path, origin in restored.paths():

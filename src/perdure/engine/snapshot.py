@@ -154,7 +154,15 @@ class Snapshooter:
             result = returns.result_of(writes, self.program.stream_keys, root=self.program.root)
         error = None if failure is None else failure.shown
         public = restored.ids.get(origin, self.row.id)
-        task = PregelTask(task_id(public, self.namespace, path), name, where, error, pauses, state, result)
+        if self.program.node(name) is None:
+            status = "missing"
+        elif writes is not None:
+            status = "done"
+        elif failure is not None and not failure.handled:
+            status = "cancelled" if failure.cancelled else "error"
+        else:
+            status = "paused" if pauses else "pending"
+        task = PregelTask(task_id(public, self.namespace, path), name, where, error, pauses, state, result, status)
         return task, writes
 
 

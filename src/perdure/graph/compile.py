@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.constants import DEFAULT_HANDLER, END, HANDLER_PREFIX, JOIN_PREFIX, START
 from perdure.engine.program import Branch, Call, Join, Node, Program, StateView
-from perdure.errors import InvalidGraph
+from perdure.errors import InvalidGraph, UnknownNode
 from perdure.graph.branches import BranchSpec, command_destinations
 from perdure.graph.checks import state_validator
 from perdure.graph.fingerprint import fingerprint
@@ -35,6 +35,7 @@ def build_program(
     interrupt_before: All | Sequence[str] | None = None,
     interrupt_after: All | Sequence[str] | None = None,
     unknown_keys: Literal["error", "ignore"] = "error",
+    aliases: Mapping[str, str] | None = None,
     step_timeout: float | timedelta | None = None,
 ) -> Program:
     """The program of a graph.
@@ -51,8 +52,18 @@ def build_program(
         interrupt_before=before,
         interrupt_after=after,
         unknown_keys=unknown_keys,
+        aliases=_aliases(builder, aliases or {}),
         step_timeout=seconds_of(step_timeout),
     )
+
+
+def _aliases(builder: StateGraph[Any, Any, Any, Any], aliases: Mapping[str, str]) -> dict[str, str]:
+    for old, new in aliases.items():
+        if new not in builder.nodes:
+            raise UnknownNode(f"aliases names node {new!r}, which the graph does not have; it has {', '.join(map(repr, builder.nodes))}")
+        if old in builder.nodes:
+            raise InvalidGraph(f"aliases gives {old!r} as the old name of node {new!r}, but a node of that name exists")
+    return dict(aliases)
 
 
 def _breakpoints(names: Any, argument: str) -> tuple[str, ...] | Literal["*"]:

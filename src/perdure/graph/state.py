@@ -347,6 +347,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         debug: bool = False,
         name: str | None = None,
         unknown_keys: Literal["error", "ignore"] = "error",
+        aliases: Mapping[str, str] | None = None,
         step_timeout: float | timedelta | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """A graph that can run. The builder can go on being changed; what was compiled stays as it is.
@@ -360,6 +361,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             debug: print what happens.
             name: the graph's name, for tracers and as a node's name where it is a subgraph.
             unknown_keys: "error" refuses keys that the state does not have, "ignore" drops them.
+            aliases: names that nodes had before and what they are called now: threads that wait at an old name go on at the new.
             step_timeout: seconds that a super-step may take.
 
         Raises:
@@ -375,6 +377,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             interrupt_before=interrupt_before,
             interrupt_after=interrupt_after,
             unknown_keys=unknown_keys,
+            aliases=aliases,
             step_timeout=step_timeout,
         )
         self.compiled = True

@@ -1,0 +1,93 @@
+"""How often a call goes to the database: each call of a record store is one round trip there."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from perdure.checkpoint.records import ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.testing.wrapping import WrappingRecords
+
+
+class RoundTrips:
+    """What was counted.
+
+    Attributes:
+        calls: how often each method was called.
+        commits: what was committed, in order.
+    """
+
+    __slots__ = ("calls", "commits")
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.commits: list[Commit] = []
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.calls.clear()
+        self.commits.clear()
+
+    @property
+    def total(self) -> int:
+        """All round trips."""
+        return self.calls.total()
+
+    def records(self, inner: RecordStore) -> CountingRecords:
+        """For `with_records`: counts here, in both colours."""
+        return CountingRecords(inner, self)
+
+
+class CountingRecords(WrappingRecords):
+    """Counts the calls that pass.
+
+    Args:
+        inner: the record store behind.
+        trips: where to count.
+    """
+
+    def __init__(self, inner: RecordStore, trips: RoundTrips) -> None:
+        super().__init__(inner)
+        self.trips = trips
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """See `RecordStore.load`."""
+        self.trips.calls["load"] += 1
+        return await super().load(thread, namespace, checkpoint, within=within)
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """See `RecordStore.page`."""
+        self.trips.calls["page"] += 1
+        return await super().page(thread, namespace, before=before, limit=limit)
+
+    async def number_of(self, thread: str, checkpoint: str) -> int | None:
+        """See `RecordStore.number_of`."""
+        self.trips.calls["number_of"] += 1
+        return await super().number_of(thread, checkpoint)
+
+    async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
+        """See `RecordStore.pointer_to`."""
+        self.trips.calls["pointer_to"] += 1
+        return await super().pointer_to(thread, namespace, n)
+
+    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+        """See `RecordStore.threads`."""
+        self.trips.calls["threads"] += 1
+        return await super().threads(after=after, limit=limit)
+
+    async def commit(self, commit: Commit) -> None:
+        """See `RecordStore.commit`."""
+        self.trips.calls["commit"] += 1
+        self.trips.commits.append(commit)
+        await super().commit(commit)
+
+    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+        """See `RecordStore.release`."""
+        self.trips.calls["release"] += 1
+        await super().release(thread, token, epoch, status)
+
+    async def delete(self, thread: str) -> None:
+        """See `RecordStore.delete`."""
+        self.trips.calls["delete"] += 1
+        await super().delete(thread)

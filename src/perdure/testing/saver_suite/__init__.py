@@ -1,0 +1,67 @@
+"""The contract of a saver, as test classes. The test file of a backend:
+
+    from perdure.checkpoint.sqlite import SqliteSaver
+    from perdure.testing.saver_suite import SaverSuite
+
+    class TestSqlite(SaverSuite):
+        def make_saver(self, where, **options):
+            return SqliteSaver(where / "threads.db", **options)
+
+and of a saver of your own, which has `put`, `put_writes`, `get_tuple` and `list` only:
+
+    class TestMine(ThirdPartySuite):
+        def make_saver(self, where, **options):
+            return MySaver(where / "threads.jsonl")
+
+`where` is an empty directory. Every test runs in both colours: `blocking` calls the sync methods, `suspending` the async ones, from
+a thread on which no event loop runs, through a loop on another one. A saver that has one of the two only says so:
+`colours = ("suspending",)`.
+
+Single parts are classes too: `PublicSuite` (the four methods), `GraphSuite` (whole graphs), `PromiseSuite` (what this library's
+savers promise of the four methods beyond that), `RecordSuite`, `LeaseSuite` (the record contract), `FailureSuite` (saves that fail),
+`RoundTripSuite` (how often a call goes to the database).
+
+Needs pytest: `pip install 'perdure[testing]'`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before they are imported, so that their asserts show what was compared.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{part}"
+        for part in ("public", "promises", "records", "leases", "graphs", "travel", "failures", "roundtrips")
+    )
+)
+
+from perdure.testing.saver_suite.failures import FailureSuite  # noqa: E402
+from perdure.testing.saver_suite.graphs import GraphSuite  # noqa: E402
+from perdure.testing.saver_suite.leases import LeaseSuite  # noqa: E402
+from perdure.testing.saver_suite.promises import PromiseSuite  # noqa: E402
+from perdure.testing.saver_suite.public import PublicSuite  # noqa: E402
+from perdure.testing.saver_suite.records import RecordSuite  # noqa: E402
+from perdure.testing.saver_suite.roundtrips import RoundTripSuite  # noqa: E402
+from perdure.testing.saver_suite.travel import TravelSuite  # noqa: E402
+
+__all__ = [
+    "FailureSuite",
+    "GraphSuite",
+    "LeaseSuite",
+    "PromiseSuite",
+    "PublicSuite",
+    "RecordSuite",
+    "RoundTripSuite",
+    "SaverSuite",
+    "ThirdPartySuite",
+    "TravelSuite",
+]
+
+
+class ThirdPartySuite(PublicSuite, GraphSuite, TravelSuite):
+    """What a saver with the four methods has to pass: the methods themselves, and graphs that run on them."""
+
+
+class SaverSuite(PublicSuite, PromiseSuite, RecordSuite, LeaseSuite, GraphSuite, TravelSuite, FailureSuite, RoundTripSuite):
+    """What a saver of this library has to pass."""

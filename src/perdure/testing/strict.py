@@ -1,0 +1,138 @@
+"""A memory saver for tests that refuses what a database would only keep silent about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.records import RESULT, Commit, Loaded, RecordStore
+from perdure.testing.wrapping import WrappingRecords
+
+
+class StrictMemorySaver(InMemorySaver):
+    """`InMemorySaver` that checks, at every call: rows are written once and never change afterwards, numbers are not used twice,
+    ids grow, what a row points to is there, and a commit is not empty by mistake.
+
+    A violation is an AssertionError; where a graph runs into it, it is the cause of the SaveFailed that the graph raises.
+
+    Args:
+        serde: how values become bytes; `JsonPlusSerializer()` if not given.
+        options: as for `InMemorySaver`.
+    """
+
+    def __init__(self, *, serde: Any = None, **options: Any) -> None:
+        super().__init__(serde=serde, **options)
+        self._strict = StrictRecords(super().blocking())
+
+    def blocking(self) -> RecordStore:
+        """The records, checked."""
+        return self._strict
+
+    def suspending(self) -> RecordStore:
+        """The records, checked."""
+        return self._strict
+
+
+class StrictRecords(WrappingRecords):
+    """Checks what passes. See `StrictMemorySaver`."""
+
+    def __init__(self, inner: RecordStore) -> None:
+        super().__init__(inner)
+        self._seen: dict[str, dict[Any, str]] = {}
+        self._ids: dict[str, str] = {}
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """See `RecordStore.load`."""
+        loaded = await super().load(thread, namespace, checkpoint, within=within)
+        self._unchanged(thread, loaded)
+        return loaded
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """See `RecordStore.page`."""
+        page = await super().page(thread, namespace, before=before, limit=limit)
+        for loaded in page:
+            self._unchanged(thread, loaded)
+        return page
+
+    async def commit(self, commit: Commit) -> None:
+        """See `RecordStore.commit`.
+
+        Raises:
+            AssertionError: it is not what it should be; nothing was stored.
+        """
+        seen = self._seen.get(commit.thread, {})
+        self._check(commit, seen)
+        await super().commit(commit)
+        self._remember(commit, self._seen.setdefault(commit.thread, {}))
+
+    async def delete(self, thread: str) -> None:
+        """See `RecordStore.delete`."""
+        await super().delete(thread)
+        self._seen.pop(thread, None)
+        self._ids.pop(thread, None)
+
+    def _check(self, commit: Commit, seen: dict[Any, str]) -> None:
+        numbers = [
+            *(row.n for row in commit.checkpoints),
+            *(row.n for row in commit.values),
+            *(ns for ns, _ in commit.namespaces),
+        ]
+        _demand(len(numbers) == len(set(numbers)), f"a commit uses a number twice: {sorted(numbers)}")
+        for n in numbers:
+            _demand(("n", n) not in seen, f"number {n} of thread {commit.thread!r} was used before")
+            _demand(0 < n < commit.next_n, f"number {n} is not below the first free one, {commit.next_n}")
+        known = {key[1] for key in seen if key[0] == "n"} | set(numbers)
+        newest = self._ids.get(commit.thread, "")
+        for row in commit.checkpoints:
+            _demand(row.parent is None or row.parent in known, f"checkpoint {row.n} hangs on {row.parent}, which is not stored")
+            _demand(row.full or row.base != row.n, f"checkpoint {row.n} is its own base, but does not hold all channels")
+            _demand(row.id > newest or row.extra is not None, f"checkpoint id {row.id} is not later than {newest} (P24)")
+            for key, entry in row.changes.items():
+                ref = None if entry is None else entry.ref
+                _demand(
+                    ref is None or ref in known,
+                    f"channel {key!r} of checkpoint {row.n} refers to value {ref}, which is not stored",
+                )
+        for write in commit.writes:
+            _demand(
+                write.origin in known, f"a write of {write.path!r} belongs to checkpoint {write.origin}, which is not stored"
+            )
+            _demand(bool(write.items) or write.kind != RESULT, f"the result of {write.path!r} has no items")
+        empty = not (numbers or commit.writes or commit.children)
+        _demand(not empty or commit.lease != "keep", f"a commit to thread {commit.thread!r} stores nothing")
+
+    def _remember(self, commit: Commit, seen: dict[Any, str]) -> None:
+        for ns, name in commit.namespaces:
+            seen["n", ns] = name
+        for value in commit.values:
+            seen["n", value.n] = repr(value.packed)
+        for row in commit.checkpoints:
+            seen["n", row.n] = repr(row)
+            self._ids[commit.thread] = max(self._ids.get(commit.thread, ""), row.id)
+        for write in commit.writes:
+            if write.kind == RESULT:
+                seen.setdefault(("w", write.ns, write.origin, write.path), repr(write))
+
+    def _unchanged(self, thread: str, loaded: Loaded) -> None:
+        seen = self._seen.get(thread, {})
+        for row in loaded.chain:
+            _demand(
+                seen.get(("n", row.n), repr(row)) == repr(row),
+                f"checkpoint {row.n} of thread {thread!r} changed after it was stored",
+            )
+        for n, packed in loaded.values.items():
+            _demand(
+                seen.get(("n", n), repr(packed)) == repr(packed), f"value {n} of thread {thread!r} changed after it was stored"
+            )
+        for write in loaded.writes:
+            before = seen.get(("w", write.ns, write.origin, write.path)) if write.kind == RESULT else None
+            _demand(
+                before in {None, repr(write)}, f"the result of {write.path!r} in thread {thread!r} changed after it was stored"
+            )
+
+
+def _demand(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise AssertionError(otherwise)

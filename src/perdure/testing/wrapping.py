@@ -1,0 +1,93 @@
+"""Putting something between a saver and its database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from perdure.checkpoint.records import ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.saver import Saver
+
+
+class WrappingRecords:
+    """A record store that hands every call to another one; subclasses change what they are about.
+
+    Args:
+        inner: the record store behind.
+    """
+
+    def __init__(self, inner: RecordStore) -> None:
+        self.inner = inner
+
+    async def load(
+        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+    ) -> Loaded:
+        """See `RecordStore.load`."""
+        return await self.inner.load(thread, namespace, checkpoint, within=within)
+
+    async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
+        """See `RecordStore.page`."""
+        return await self.inner.page(thread, namespace, before=before, limit=limit)
+
+    async def number_of(self, thread: str, checkpoint: str) -> int | None:
+        """See `RecordStore.number_of`."""
+        return await self.inner.number_of(thread, checkpoint)
+
+    async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
+        """See `RecordStore.pointer_to`."""
+        return await self.inner.pointer_to(thread, namespace, n)
+
+    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+        """See `RecordStore.threads`."""
+        return await self.inner.threads(after=after, limit=limit)
+
+    async def commit(self, commit: Commit) -> None:
+        """See `RecordStore.commit`."""
+        await self.inner.commit(commit)
+
+    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+        """See `RecordStore.renew`."""
+        await self.inner.renew(leases, expires_ns)
+
+    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+        """See `RecordStore.release`."""
+        await self.inner.release(thread, token, epoch, status)
+
+    async def delete(self, thread: str) -> None:
+        """See `RecordStore.delete`."""
+        await self.inner.delete(thread)
+
+    async def close(self) -> None:
+        """See `RecordStore.close`."""
+        await self.inner.close()
+
+
+class _WrappedSaver(Saver):
+    def __init__(self, saver: Saver, wrap: Callable[[RecordStore], RecordStore]) -> None:
+        super().__init__(serde=saver.serde, lease_seconds=saver.lease_seconds, persist=saver.persist, clock=saver.clock)
+        self._saver = saver
+        blocking, suspending = saver.blocking(), saver.suspending()
+        self._blocking = wrap(blocking)
+        self._suspending = self._blocking if suspending is blocking else wrap(suspending)
+
+    def learn(self, types: Iterable[Any]) -> None:
+        self._saver.learn(types)
+        self.serde = self._saver.serde
+
+    def blocking(self) -> RecordStore:
+        return self._blocking
+
+    def suspending(self) -> RecordStore:
+        return self._suspending
+
+
+def with_records(saver: Saver, wrap: Callable[[RecordStore], RecordStore]) -> Saver:
+    """A saver over the same database, with `wrap` between the two.
+
+        saver = with_records(InMemorySaver(), lambda records: FailingRecords(records, fail_on={3}))
+
+    Args:
+        saver: a saver of this library; it stays usable, and sees the same threads.
+        wrap: makes the record store in front of the given one. Called once for each colour, or once where both share one.
+    """
+    return _WrappedSaver(saver, wrap)

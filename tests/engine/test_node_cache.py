@@ -1,0 +1,294 @@
+"""Results of nodes that are taken from a cache."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from perdure import START, StateGraph
+from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace
+from perdure.checkpoint.memory import InMemorySaver
+from perdure.errors import NotStorable, UnknownNode
+from perdure.types import CachePolicy, Command, Send, interrupt
+from tests.engine.colours import Colour, Log, thread
+
+
+class Counted:
+    """A node that counts its runs."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.runs = 0
+        self.answer = answer
+
+    def __call__(self, state: Any) -> Any:
+        self.runs += 1
+        return {"log": [self.runs]} if self.answer is None else self.answer
+
+
+def cached(colour: Colour, node: Any, policy: CachePolicy | None = None) -> StateGraph[Any, Any, Any, Any]:
+    def run(state: Log) -> Any:
+        return node(state)
+
+    return StateGraph(Log).add_node("a", colour.node(run), cache_policy=policy or CachePolicy()).add_edge(START, "a")
+
+
+def test_equal_input_takes_the_kept_result(colour: Colour, saver: Any) -> None:
+    node = Counted()
+    graph = cached(colour, node).compile(saver, cache=InMemoryCache())
+    assert colour.invoke(graph, {"log": ["x"]}, thread("1"))["log"] == ["x", 1]
+    assert colour.invoke(graph, {"log": ["x"]}, thread("2"))["log"] == ["x", 1]
+    assert colour.invoke(graph, {"log": ["y"]}, thread("3"))["log"] == ["y", 2]
+    assert node.runs == 2
+
+
+def test_without_a_cache_or_without_a_policy_nothing_is_kept(colour: Colour) -> None:
+    node = Counted()
+    graph = cached(colour, node).compile()
+    colour.invoke(graph, {"log": []})
+    colour.invoke(graph, {"log": []})
+    assert node.runs == 2
+    plain = Counted()
+    other = StateGraph(Log).add_node("a", colour.node(lambda state: plain(state))).add_edge(START, "a").compile(cache=InMemoryCache())
+    colour.invoke(other, {"log": []})
+    colour.invoke(other, {"log": []})
+    assert plain.runs == 2
+
+
+def test_a_replayed_result_is_told_as_cached_and_has_no_task_result(colour: Colour) -> None:
+    graph = cached(colour, Counted()).compile(cache=InMemoryCache())
+    modes = ["updates", "tasks", "values"]
+    first = colour.stream(graph, {"log": []}, stream_mode=modes)
+    again = colour.stream(graph, {"log": []}, stream_mode=modes)
+    assert [mode for mode, _ in first] == ["values", "tasks", "updates", "tasks", "values"]
+    assert [mode for mode, _ in again] == ["values", "tasks", "updates", "values"]
+    assert first[2][1] == {"a": {"log": [1]}}
+    assert again[2][1] == {"a": {"log": [1]}, "__metadata__": {"cached": True}}
+    assert "input" in again[1][1]
+
+
+def test_where_one_of_several_is_kept_the_others_run(colour: Colour, saver: Any) -> None:
+    node, other = Counted(), Counted()
+    graph = cached(colour, node).add_node("b", colour.node(lambda state: other(state))).add_edge(START, "b")
+    compiled = graph.compile(saver, cache=InMemoryCache())
+    assert colour.invoke(compiled, {"log": []}, thread("1"))["log"] == [1, 1]
+    assert colour.invoke(compiled, {"log": []}, thread("2"))["log"] == [1, 2]
+    assert (node.runs, other.runs) == (1, 2)
+
+
+def test_where_all_are_kept_the_next_step_follows(colour: Colour, memory: InMemorySaver) -> None:
+    node = Counted()
+    graph = cached(colour, node).add_node("b", colour.node(lambda state: node(state)), cache_policy=CachePolicy())
+    graph.add_edge(START, "b").add_node("end", colour.says("end")).add_edge(["a", "b"], "end")
+    compiled = graph.compile(memory, cache=InMemoryCache())
+    first = colour.invoke(compiled, {"log": []}, thread("1"))
+    again = colour.invoke(compiled, {"log": []}, thread("2"))
+    assert first == again
+    assert node.runs == 2
+    results = [task.result for snapshot in colour.history(compiled, thread("2")) for task in snapshot.tasks if task.name == "a"]
+    assert results == [{"log": first["log"][:1]}], "replayed results are part of the record like any other"
+
+
+def test_sends_are_kept_by_what_was_sent(colour: Colour, saver: Any) -> None:
+    runs: list[Any] = []
+
+    def worker(arg: Any) -> dict[str, Any]:
+        runs.append(arg)
+        return {"log": [arg * 2]}
+
+    graph = StateGraph(Log).add_node("w", colour.node(worker), cache_policy=CachePolicy())
+    graph.add_conditional_edges(START, lambda state: [Send("w", each) for each in state["log"]])
+    compiled = graph.compile(saver, cache=InMemoryCache())
+    assert colour.invoke(compiled, {"log": [1, 2]}, thread("1"))["log"] == [1, 2, 2, 4]
+    assert colour.invoke(compiled, {"log": [3, 2]}, thread("2"))["log"] == [3, 2, 6, 4]
+    assert sorted(runs) == [1, 2, 3]
+
+
+def test_commands_and_choices_are_replayed(colour: Colour) -> None:
+    node = Counted(Command(update={"log": ["c"]}, goto=[Send("w", 5), "b"]))
+    graph = cached(colour, node).add_node("b", colour.says("b")).add_node("w", colour.node(lambda arg: {"log": [arg]}))
+    graph.add_node("d", colour.says("d")).add_conditional_edges("a", colour.node(lambda _: "d"))
+    compiled = graph.compile(cache=InMemoryCache())
+    first = colour.invoke(compiled, {"log": []})
+    assert first == colour.invoke(compiled, {"log": []}) == {"log": ["c", "b", "d", 5]}
+    assert node.runs == 1
+
+
+def test_a_key_function_decides_what_counts_as_equal(colour: Colour) -> None:
+    node = Counted()
+    policy = CachePolicy(key_func=lambda state: str(len(state["log"])))
+    graph = cached(colour, node, policy).compile(cache=InMemoryCache())
+    assert colour.invoke(graph, {"log": ["x"]})["log"] == ["x", 1]
+    assert colour.invoke(graph, {"log": ["y"]})["log"] == ["y", 1]
+
+
+def test_a_key_is_taken_before_the_node_can_change_its_input(colour: Colour) -> None:
+    runs: list[Any] = []
+
+    def node(state: Log) -> dict[str, Any]:
+        runs.append(list(state["log"]))
+        state["log"].append("spoilt")
+        return {"log": ["ok"]}
+
+    graph = StateGraph(Log).add_node("w", colour.node(node), cache_policy=CachePolicy())
+    graph.add_conditional_edges(START, lambda _: Send("w", {"log": ["in"]}))
+    compiled = graph.compile(cache=InMemoryCache())
+    colour.invoke(compiled, {"log": []})
+    colour.invoke(compiled, {"log": []})
+    assert runs == [["in"]]
+
+
+def test_a_failing_key_function_fails_the_node(colour: Colour, memory: InMemorySaver) -> None:
+    node = Counted()
+    policy = CachePolicy(key_func=lambda _: (_ for _ in ()).throw(LookupError("no key")))
+    graph = cached(colour, node, policy).compile(memory, cache=InMemoryCache())
+    with pytest.raises(LookupError, match="no key") as caught:
+        colour.invoke(graph, {"log": []}, thread())
+    assert any("'a'" in note for note in caught.value.__notes__)
+    assert colour.state(graph, thread()).next == ("a",)
+    assert node.runs == 0
+
+
+def test_errors_and_pauses_are_not_kept(colour: Colour, memory: InMemorySaver) -> None:
+    outcomes: list[Any] = [ConnectionError("down"), "ask", "ok"]
+
+    def node(_: Log) -> dict[str, Any]:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return {"log": [interrupt("q") if outcome == "ask" else outcome]}
+
+    graph = cached(colour, node).compile(memory, cache=InMemoryCache())
+    with pytest.raises(ConnectionError):
+        colour.invoke(graph, {"log": []}, thread("1"))
+    assert "__interrupt__" in colour.invoke(graph, {"log": []}, thread("2"))
+    assert colour.invoke(graph, {"log": []}, thread("3"))["log"] == ["ok"]
+    assert colour.invoke(graph, {"log": []}, thread("4"))["log"] == ["ok"]
+
+
+def test_a_result_that_cannot_be_kept_is_an_error_that_names_the_node(colour: Colour) -> None:
+    graph = cached(colour, Counted({"log": [object()]})).compile(cache=InMemoryCache())
+    with pytest.raises(NotStorable) as caught:
+        colour.invoke(graph, {"log": []})
+    assert any("'a'" in note for note in caught.value.__notes__)
+
+
+def test_kept_results_may_expire(colour: Colour) -> None:
+    class Stopped:
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def now_ns(self) -> int:
+            return 0
+
+    clock = Stopped()
+    node = Counted()
+    graph = cached(colour, node, CachePolicy(ttl=10)).compile(cache=InMemoryCache(clock=clock))
+    colour.invoke(graph, {"log": []})
+    clock.now = 9.9
+    colour.invoke(graph, {"log": []})
+    assert node.runs == 1
+    clock.now = 10.0
+    colour.invoke(graph, {"log": []})
+    assert node.runs == 2
+
+
+def clear(colour: Colour, graph: Any, nodes: Any = None) -> None:
+    if colour.calls_async:
+        asyncio.run(graph.aclear_cache(nodes))
+    else:
+        graph.clear_cache(nodes)
+
+
+def test_clearing_forgets_the_results_of_the_named_nodes(colour: Colour) -> None:
+    one, two = Counted(), Counted()
+    graph = cached(colour, one).add_node("b", colour.node(lambda state: two(state)), cache_policy=CachePolicy()).add_edge(START, "b")
+    compiled = graph.compile(cache=InMemoryCache())
+    for nodes, runs in ((["a"], (2, 1)), (None, (3, 2)), ([], (3, 2))):
+        colour.invoke(compiled, {"log": []})
+        clear(colour, compiled, nodes)
+        colour.invoke(compiled, {"log": []})
+        assert (one.runs, two.runs) == runs
+
+
+def test_clearing_without_a_cache_or_of_an_unknown_node_is_an_error(colour: Colour) -> None:
+    with pytest.raises(ValueError, match="No cache is set for this graph. Cannot clear cache"):
+        clear(colour, cached(colour, Counted()).compile())
+    with pytest.raises(UnknownNode, match="did you mean 'a'|no such node"):
+        clear(colour, cached(colour, Counted()).compile(cache=InMemoryCache()), ["aa"])
+
+
+def test_graphs_that_share_a_cache_do_not_mix_up_functions_of_one_name() -> None:
+    def first(_: Log) -> dict[str, Any]:
+        return {"log": ["first"]}
+
+    def second(_: Log) -> dict[str, Any]:
+        return {"log": ["second"]}
+
+    cache: InMemoryCache[Any] = InMemoryCache()
+    for function in (first, second):
+        graph = StateGraph(Log).add_node("a", function, cache_policy=CachePolicy()).add_edge(START, "a").compile(cache=cache)
+        assert graph.invoke({"log": []})["log"] == [function.__name__]
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Typed(TypedDict):
+    points: Annotated[list[Point], operator.add]
+
+
+def test_classes_of_the_state_are_kept_as_they_are(colour: Colour) -> None:
+    runs: list[int] = []
+
+    def node(_: Typed) -> dict[str, Any]:
+        runs.append(1)
+        return {"points": [Point(1)]}
+
+    graph = StateGraph(Typed).add_node("a", colour.node(node), cache_policy=CachePolicy()).add_edge(START, "a")
+    compiled = graph.compile(cache=InMemoryCache())
+    for _ in range(2):
+        assert colour.invoke(compiled, {"points": []}) == {"points": [Point(1)]}
+    assert len(runs) == 1
+
+
+def test_async_runs_use_the_async_half_of_a_cache(colour: Colour) -> None:
+    used: list[str] = []
+
+    class Both(BaseCache[Any]):
+        def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+            used.append("get")
+            return {}
+
+        def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+            used.append("set")
+
+        def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+            used.append("clear")
+
+        async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+            await asyncio.sleep(0)
+            used.append("aget")
+            return {}
+
+        async def aset(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+            await asyncio.sleep(0)
+            used.append("aset")
+
+        async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+            await asyncio.sleep(0)
+            used.append("aclear")
+
+    graph = cached(colour, Counted()).compile(cache=Both())
+    colour.invoke(graph, {"log": []})
+    clear(colour, graph)
+    assert used == (["aget", "aset", "aclear"] if colour.calls_async else ["get", "set", "clear"])
