@@ -36,6 +36,8 @@
     ├── TaskNotFound (LookupError)
     └── SuspendedInBlockingCode (RuntimeError)    a bug in a blocking port
 
+    InPlaceChangeWarning(UserWarning)             a node changed state in place and did not return it
+
     GraphBubbleUp(BaseException)                  control flow, never an error: `except Exception` lets it pass
     ├── GraphInterrupt                            a node asked a question
     └── ParentCommand                             a node of a subgraph commands its parent
@@ -181,7 +183,7 @@ class UnknownInterruptError(PerdureError, LookupError):
         self,
         message: str,
         *,
-        reason: Literal["not_pending", "empty_map", "ambiguous"] = "not_pending",
+        reason: Literal["not_pending", "empty_map", "ambiguous", "overdue"] = "not_pending",
         interrupt_ids: Sequence[str] = (),
         pending_ids: Sequence[str] = (),
         thread: str | None = None,
@@ -206,9 +208,21 @@ class AmbiguousPause(PerdureError, RuntimeError):
 
 
 class InvalidAnswer(PerdureError, ValueError):
-    """An answer does not fit the schema its question carries."""
+    """An answer does not fit the schema its question carries.
+
+    Attributes:
+        problems: what is wrong, each with its place in the answer.
+        interrupt_ids: the questions concerned.
+    """
 
     code = "INVALID_ANSWER"
+
+    def __init__(
+        self, message: str = "", *, problems: Sequence[str] = (), interrupt_ids: Sequence[str] = (), **where: Any
+    ) -> None:
+        super().__init__(message, **where)
+        self.problems = tuple(problems)
+        self.interrupt_ids = tuple(interrupt_ids)
 
 
 class MissingNode(PerdureError, LookupError):
@@ -366,6 +380,10 @@ class SuspendedInBlockingCode(PerdureError, RuntimeError):
     """A port that must block tried to suspend. This is a bug in the port, never in user code."""
 
     code = "SUSPENDED_IN_BLOCKING_CODE"
+
+
+class InPlaceChangeWarning(UserWarning):
+    """A node changed a value of the state in place and did not return it; the change was undone."""
 
 
 class GraphBubbleUp(BaseException):

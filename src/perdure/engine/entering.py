@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint.records import CheckpointRow
 from perdure.constants import ROOT, START
 from perdure.engine import returns
+from perdure.engine.guard import detached
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
 from perdure.engine.plan import Move, next_move
@@ -43,7 +44,8 @@ class Opened:
 
 def entry_value(run: Run, given: Any) -> Any:
     """The input as the result of the entry."""
-    writes = returns.input_writes(run.program, given)
+    # The caller keeps the objects it gave: what a node does to the state must not show in them (P35).
+    writes = [(key, detached(value)) for key, value in returns.input_writes(run.program, given)]
     return writes[0][1] if run.program.root else dict(writes)
 
 
@@ -79,6 +81,8 @@ async def take_input(run: Run, given: Any) -> Opened:
         await flush_move(run, opened.move)
         return opened
     kept = dict(given) if isinstance(given, Mapping) else value
+    if run.program.untracked and isinstance(kept, dict):
+        kept = {key: item for key, item in kept.items() if key not in run.program.untracked}
     row = journal.checkpoint(live, "input", (), identity=identity, given=kept, start=True, metadata=run.metadata)
     if "checkpoints" in run.modes or "debug" in run.modes:
         opened.input_row, opened.input_view = row, dict(live.view)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
 from perdure.constants import BRANCH_PREFIX, TASKS
+from perdure.engine.guard import WATCHED, Guard
 from perdure.types import Overwrite, Send
 
 if TYPE_CHECKING:
@@ -44,11 +45,28 @@ class Live:
         deferred: as `fired`, for those that wait until nothing else is left.
         ran: the nodes whose results this holds.
         memories: newest checkpoints of the subgraphs that remember from one call to the next, by namespace, as of this state.
+        guard: watches the containers among the values; None while there are none.
+        undone: keys whose values were changed in place, each with whether that could be undone. Whoever warns of them empties it.
     """
 
-    __slots__ = ("channels", "deferred", "fired", "joins", "memories", "open_sends", "program", "ran", "sends", "step", "view")
+    __slots__ = (
+        "_look",
+        "channels",
+        "deferred",
+        "fired",
+        "guard",
+        "joins",
+        "memories",
+        "open_sends",
+        "program",
+        "ran",
+        "sends",
+        "step",
+        "undone",
+        "view",
+    )
 
-    def __init__(self, program: Program, stored: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, program: Program, stored: Mapping[str, Any] | None = None, look: Any = None) -> None:
         self.program = program
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
         self.view: dict[str, Any] = {}
@@ -65,6 +83,10 @@ class Live:
         self.deferred: dict[str, tuple[int, Triggers]] = {}
         self.ran: tuple[str, ...] = ()
         self.memories: dict[str, int] = {}
+        self.guard: Guard | None = None
+        self.undone: list[tuple[str, bool]] = []
+        self._look = look
+        self._watch(self.view)
 
     def write(self, grouped: Mapping[str, list[Any]], *, step: bool = True) -> list[str]:
         """Hand each channel the values written to it; return the keys that changed, in order.
@@ -80,6 +102,8 @@ class Live:
         view = self.view
         changed = []
         known = len(view)
+        if self.guard is not None:
+            self.undone += self.guard.undo(grouped)
         for key, values in grouped.items():
             channel = channels[key]
             if channel.update(values):
@@ -88,7 +112,7 @@ class Live:
                     view[key] = channel.get()
                 else:
                     view.pop(key, None)
-        if len(view) > known > 0:
+        if len(view) > known and len(view) > 1:
             self.view = {key: view[key] for key in channels if key in view}  # nodes see keys in the order of the schema
         if step:
             for key in self.program.volatile:
@@ -96,7 +120,27 @@ class Live:
                     changed.append(key)
                     if not channels[key].is_available():
                         view.pop(key, None)
+        self._watch(changed)
         return changed
+
+    def _watch(self, keys: Iterable[str]) -> None:
+        """Remember the containers among the values of these keys, so that a change in place is noticed."""
+        for key in keys:
+            value = self.view.get(key)
+            if type(value) in WATCHED:
+                if self.guard is None:
+                    self.guard = Guard(self._look)
+                self.guard.watch(key, value)
+            elif self.guard is not None:
+                self.guard.forget(key)
+
+    def undo(self, written: Iterable[Write] = ()) -> None:
+        """Undo what was changed in place and not returned; `undone` names the keys."""
+        if self.guard is not None:
+            grouped: dict[str, list[Any]] = {}
+            for key, value in written:
+                grouped.setdefault(key, []).append(value)
+            self.undone += self.guard.undo(grouped)
 
     def advance(self, tasks: Iterable[Finished], number: int) -> list[str]:
         """Apply the results of a super-step, in the order given, and find out what runs next.

@@ -15,7 +15,7 @@ from perdure.engine import cached, frontier, telling
 from perdure.engine.entering import Opened, flush_move
 from perdure.engine.plan import Move, next_move, tasks_of
 from perdure.engine.resume import reattach
-from perdure.engine.stopping import stage_result, stop_between
+from perdure.engine.stopping import stage_result, stop_between, warn_of_changes
 from perdure.engine.task import Task
 from perdure.engine.together import together
 from perdure.errors import GraphDrained, GraphRecursionError, InvalidState
@@ -134,6 +134,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     if journal is None:
         live.step += 1
         run.changed = live.advance(done, live.step)
+        warn_of_changes(run, done)
         _validate(run, done)
         run.move = next_move(run, [task.node.name for task in done])
         return
@@ -155,6 +156,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     identity = journal.session.numbers.checkpoint(live.step)
     try:
         run.changed = live.advance(done, identity[0])
+        warn_of_changes(run, done)
         _validate(run, done)
         journal.checkpoint(live, "loop", run.changed, identity=identity, ran=frontier.of_results(done), metadata=run.metadata)
     except BaseException:

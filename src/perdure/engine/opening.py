@@ -140,7 +140,7 @@ async def open_in(
     """Begin a run on what was loaded, in the root or in the namespace of a subgraph."""
     restored = None if loaded.row is None else Restored(run.program, loaded, session.serde)
     if restored is None:
-        run.live = Live(run.program)
+        run.live = Live(run.program, look=getattr(session.serde, "made_of", None))
         run.journal = Journal(session, ns, run.namespace, child_of=child_of, new=new)
     else:
         run.live = restored.live
@@ -152,6 +152,7 @@ async def open_in(
             entries=restored.entries,
             chain=len(loaded.chain),
             ids=restored.ids,
+            stored=restored,
             child_of=child_of,
         )
         run.children = {(c.origin, c.path, c.call): (c.child_ns, c.head) for c in loaded.children}

@@ -9,7 +9,7 @@ order). All of it is C: about 0.1 us for a chat message of three keys, whatever 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import chain, repeat
@@ -72,6 +72,31 @@ class _Level:
             and all(map(is_, chain.from_iterable(self.dicts), self.keys))
         )
 
+    def restore(self) -> bool:
+        """Make plain containers refer to what they referred to; False if one of them cannot be changed back."""
+        done = True
+        keys = iter(self.keys)
+        with_keys = dict(zip(map(id, self.sized), self.lengths, strict=True))
+        are_dicts = set(map(id, self.dicts))
+        at = 0
+        for container, size in zip(self.containers, self.counts, strict=True):
+            refs = self.refs[at : at + size]
+            at += size
+            old_keys = [next(keys) for _ in range(with_keys[id(container)])] if id(container) in are_dicts else []
+            kind = type(container)
+            if kind is list:
+                container[:] = refs[::-1]  # the collector walks a list from its end
+            elif kind is dict:
+                values = refs if len(refs) == len(old_keys) else refs[1::2]
+                container.clear()
+                container.update(zip(old_keys, values, strict=True))
+            elif kind is set:
+                container.clear()
+                container.update(refs)
+            elif kind not in (tuple, frozenset):
+                done = False
+        return done
+
     def changed(self, owners: list[int]) -> tuple[set[int], list[int]]:
         """The owners of containers that have changed, and the owner of each reference."""
         changed: set[int] = set()
@@ -124,6 +149,10 @@ class Outline:
         except RuntimeError:
             return False  # another thread is changing one of them
 
+    def restore(self) -> bool:
+        """Change plain containers in place to what they were, outermost first; False if an object of another kind has changed."""
+        return all([level.restore() for level in self._levels]) and self.is_unchanged()
+
     def changed(self) -> set[int]:
         """The positions of the objects that are no longer what they were."""
         changed: set[int] = set()
@@ -170,6 +199,14 @@ class Outliner:
                 return None
             levels.append(level)
             found = level.refs
+
+    def are_leaves(self, things: list[Any]) -> bool:
+        """Whether all of these are of exact types whose objects never change."""
+        return LEAVES.issuperset(map(type, things))
+
+    def may_watch(self, things: list[Any]) -> bool:
+        """Whether any of these may have an outline."""
+        return any(self._kind(kind) is not None for kind in set(map(type, things)))
 
     def _is_container(self, thing: Any) -> bool:
         return bool(self._kinds.get(type(thing)))
