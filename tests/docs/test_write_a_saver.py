@@ -46,7 +46,8 @@ def test_a_new_process_goes_on_from_the_file(tmp_path: Path, monkeypatch: pytest
     names["graph"].checkpointer.file.close()
     config = {"configurable": {"thread_id": "2"}}
     answers = []
-    for given in ({"count": 0}, Command(resume=5)):
+    turns: list[Any] = [{"count": 0}, Command(resume=5)]
+    for given in turns:
         saver = run(SAVER)["JsonLinesSaver"]("threads.jsonl")
         answers.append(builder.compile(checkpointer=saver).invoke(given, config))
         saver.file.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import re
+import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
@@ -47,23 +49,28 @@ def asking_twice(way: Way, saver: Saver) -> Any:
 
 def failing_once(way: Way, saver: Saver, counts: dict[str, int]) -> Any:
     """START -> {ok, bad}, both -> end; bad fails the first time, after ok has ended."""
-    import threading
-
-    ok_ended = threading.Event()
+    ended = threading.Event()
 
     def ok(_: State) -> dict[str, Any]:
         counts["ok"] += 1
-        ok_ended.set()
+        ended.set()
         return {"bar": ["ok"]}
 
-    def bad(_: State) -> dict[str, Any]:
+    def bad() -> dict[str, Any]:
         counts["bad"] += 1
         if counts["bad"] == 1:
-            ok_ended.wait(5)
             raise ValueError("boom")
         return {"bar": ["bad"]}
 
-    builder = StateGraph(State).add_node("ok", way.node(ok)).add_node("bad", way.node(bad))
+    def blocking_bad(_: State) -> dict[str, Any]:
+        ended.wait(10)
+        return bad()
+
+    async def async_bad(_: State) -> dict[str, Any]:
+        await asyncio.to_thread(ended.wait, 10)
+        return bad()
+
+    builder = StateGraph(State).add_node("ok", way.node(ok)).add_node("bad", async_bad if way.is_async else blocking_bad)
     builder.add_node("end", way.node(lambda _: {"foo": "done"}))
     builder.add_edge(START, "ok").add_edge(START, "bad").add_edge(["ok", "bad"], "end")
     return builder.compile(checkpointer=saver)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
 from perdure.checkpoint.saver import Saver
+from perdure.graph import START, StateGraph
 from tests.promises.ways import Way, on
 from tests.reference.shapes import EMPTY, line, linear, lines, plain, pull
 
@@ -157,6 +158,31 @@ def test_only_some_keys_are_shown(way: Way, saver: Saver) -> None:
     assert shown("4", stream_mode="updates", output_keys="foo") == [{"node_a": "a"}, {"node_b": "b"}]
     assert way.invoke(linear(way, saver), GIVEN, on("5"), output_keys="foo") == "b"
     assert way.invoke(linear(way, saver), GIVEN, on("6"), output_keys=["foo"]) == {"foo": "b"}
+
+
+class Given(TypedDict):
+    x: int
+
+
+class Result(TypedDict):
+    y: int
+
+
+class Both(Given, Result):
+    private: int
+
+
+def test_a_stream_shows_all_keys_and_the_output_those_of_its_schema(way: Way, saver: Saver) -> None:
+    builder = StateGraph(Both, input_schema=Given, output_schema=Result)
+    builder.add_node("n1", way.node(lambda state: {"private": state["x"] + 1}))
+    builder.add_node("n2", way.node(lambda state: {"y": state["private"] + 1}))
+    graph = builder.add_edge(START, "n1").add_edge("n1", "n2").compile(checkpointer=saver)
+    states = [{"x": 1}, {"x": 1, "private": 2}, {"x": 1, "y": 3, "private": 2}]
+    assert way.stream(graph, {"x": 1}, on("1"), stream_mode="values") == states
+    assert way.stream(graph, {"x": 1}, on("2"), stream_mode="updates") == [{"n1": {"private": 2}}, {"n2": {"y": 3}}]
+    assert way.invoke(graph, {"x": 1}, on("3")) == {"y": 3}
+    assert way.invoke(graph, {"x": 1}, on("4"), stream_mode="updates") == [{"n1": None}, {"n2": {"y": 3}}]
+    assert way.invoke(graph, {"x": 1}, on("5"), output_keys=["private"]) == {"private": 2}
 
 
 MERMAID = """\

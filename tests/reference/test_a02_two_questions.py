@@ -18,6 +18,13 @@ Q2 = Interrupt({"q": 2}, "<0>")
 NODE_A = ("__pregel_pull", "a")
 
 
+def answer_both(way: Way, graph: Any) -> None:
+    """Run the graph to its end."""
+    way.invoke(graph, EMPTY, on("1"))
+    way.invoke(graph, Command(resume="R1"), on("1"))
+    way.invoke(graph, Command(resume="R2"), on("1"))
+
+
 def test_the_first_question(way: Way, saver: Saver) -> None:
     graph = asking_twice(way, saver)
     assert plain(way.invoke(graph, EMPTY, on("1"))) == {**EMPTY, "__interrupt__": [Q1]}
@@ -58,8 +65,7 @@ def test_the_second_answer_ends_the_run(way: Way, saver: Saver) -> None:
 
 def test_none_on_a_finished_thread_changes_nothing(way: Way, saver: Saver) -> None:
     graph = asking_twice(way, saver)
-    for given in (EMPTY, Command(resume="R1"), Command(resume="R2")):
-        way.invoke(graph, given, on("1"))
+    answer_both(way, graph)
     before = way.history(graph, on("1"))
     assert way.invoke(graph, None, on("1")) == DONE
     assert way.history(graph, on("1")) == before
@@ -67,8 +73,7 @@ def test_none_on_a_finished_thread_changes_nothing(way: Way, saver: Saver) -> No
 
 def test_P13_a_needless_answer_is_an_error(way: Way, saver: Saver) -> None:
     graph = asking_twice(way, saver)
-    for given in (EMPTY, Command(resume="R1"), Command(resume="R2")):
-        way.invoke(graph, given, on("1"))
+    answer_both(way, graph)
     before = way.history(graph, on("1"))
     with pytest.raises(UnknownInterruptError):
         way.invoke(graph, Command(resume="R3"), on("1"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.checkpoint.saver import Saver
+from perdure.graph import START, StateGraph
+from perdure.types import Send
 from tests.promises.ways import Way, on
-from tests.reference.shapes import EMPTY, fan, lines, plain, pull, push
+from tests.reference.shapes import EMPTY, State, fan, lines, plain, pull, push
 
 DONE: dict[str, Any] = {"foo": "f", "bar": ["w0", "w1"]}
 SENT: dict[str, Any] = {"foo": "f", "bar": []}
@@ -57,3 +59,10 @@ def test_the_checkpoints(way: Way, saver: Saver) -> None:
         (SENT, ["w", "w"], 2),
         (DONE, [], 0),
     ]
+
+
+def test_a_node_may_return_a_send_as_it_is(way: Way, saver: Saver) -> None:
+    builder = StateGraph(State).add_node("fan", way.node(lambda _: Send("w", {"i": 7})))
+    builder.add_node("w", way.node(lambda arg: {"bar": [f"w{arg['i']}"]}))
+    graph = builder.add_edge(START, "fan").compile(checkpointer=saver)
+    assert way.invoke(graph, EMPTY, on("1")) == {"foo": "", "bar": ["w7"]}
