@@ -84,6 +84,6 @@ COLOURS = (
 )
 
 
-def thread(name: str = "t") -> dict[str, Any]:
-    """The config of a thread."""
+def thread(name: str = "t") -> Any:
+    """The config of a thread; Any, so that it may be put into a dict with other keys."""
     return {"configurable": {"thread_id": name}}

@@ -141,6 +141,10 @@ def test_threads_and_loops_end_with_the_run() -> None:
     compiled = graph.compile()
     for _ in range(3):
         compiled.invoke({"log": []})
-    for each in [thread for thread in threading.enumerate() if thread.name.startswith("perdure")]:
+
+    def ours() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name in ("perdure-node", "perdure-loop")]
+
+    for each in ours():
         each.join(5)
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith(("perdure-node", "perdure-loop"))] == []
+    assert ours() == []

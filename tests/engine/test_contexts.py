@@ -44,7 +44,13 @@ def test_what_a_node_sets_reaches_neither_other_nodes_nor_the_caller(colour: Col
         seen.append(VAR.get())
         VAR.set("node")
 
-    graph = StateGraph(Log).add_node("a", colour.node(node)).add_node("b", colour.node(node)).add_edge(START, "a").add_edge("a", "b")
+    graph = (
+        StateGraph(Log)
+        .add_node("a", colour.node(node))
+        .add_node("b", colour.node(node))
+        .add_edge(START, "a")
+        .add_edge("a", "b")
+    )
     graph.add_node("c", colour.node(node)).add_node("d", colour.node(node)).add_edge("b", "c").add_edge("b", "d")
 
     async def main() -> None:
@@ -78,7 +84,9 @@ def test_a_path_function_sees_the_callers_values_and_keeps_its_own(colour: Colou
 def test_the_running_task_is_not_visible_to_the_caller_between_events(colour: Colour) -> None:
     if colour.calls_async:
         return
-    graph = StateGraph(Log).add_node("a", colour.says("a")).add_node("b", colour.says("b")).add_edge(START, "a").add_edge("a", "b")
+    graph = (
+        StateGraph(Log).add_node("a", colour.says("a")).add_node("b", colour.says("b")).add_edge(START, "a").add_edge("a", "b")
+    )
     for _ in graph.compile().stream({"log": []}):
         with pytest.raises(RuntimeError, match="outside of a running graph"):
             interrupt("q")
@@ -89,7 +97,13 @@ def test_concurrent_runs_keep_their_values_apart(colour: Colour, saver: Any) -> 
     def node(_: Log) -> dict[str, Any]:
         return {"log": [VAR.get()]}
 
-    graph = StateGraph(Log).add_node("a", colour.node(node)).add_edge(START, "a").add_node("b", colour.node(node)).add_edge(START, "b")
+    graph = (
+        StateGraph(Log)
+        .add_node("a", colour.node(node))
+        .add_edge(START, "a")
+        .add_node("b", colour.node(node))
+        .add_edge(START, "b")
+    )
     compiled = graph.compile(saver)
 
     async def call(name: str) -> Any:

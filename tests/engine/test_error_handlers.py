@@ -88,7 +88,13 @@ def test_a_default_handler_serves_nodes_without_their_own(colour: Colour, saver:
 
 
 def test_a_handlers_result_takes_its_nodes_place_in_the_order(colour: Colour, saver: Any) -> None:
-    graph = guarded(colour).add_node("Z", colour.says("Z")).add_node("b", colour.says("b")).add_edge(START, "Z").add_edge(START, "b")
+    graph = (
+        guarded(colour)
+        .add_node("Z", colour.says("Z"))
+        .add_node("b", colour.says("b"))
+        .add_edge(START, "Z")
+        .add_edge(START, "b")
+    )
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["Z", "a: ValueError('boom')", "b"]
 
 
@@ -113,7 +119,9 @@ def test_the_stream_shows_the_failure_and_the_handler(colour: Colour) -> None:
     ends = [payload for mode, payload in events if mode == "tasks" and "result" in payload]
     assert [end["name"] for end in ends] == ["a", "__error_handler__a"]
     assert [repr(end["error"]) for end in ends] == ["ValueError('boom')", "None"]
-    assert [payload for mode, payload in events if mode == "updates"] == [{"__error_handler__a": {"log": ["a: ValueError('boom')"]}}]
+    assert [payload for mode, payload in events if mode == "updates"] == [
+        {"__error_handler__a": {"log": ["a: ValueError('boom')"]}}
+    ]
 
 
 def test_the_failure_stays_readable_in_history(colour: Colour, memory: InMemorySaver) -> None:

@@ -119,7 +119,9 @@ def test_the_first_failure_of_a_step_is_raised_and_the_others_are_recorded(colou
 
 
 def test_a_value_that_cannot_be_stored_is_refused_where_it_was_returned(colour: Colour, memory: InMemorySaver) -> None:
-    graph = StateGraph(Log).add_node("a", colour.node(lambda _: {"log": [{"deep": object()}]})).add_edge(START, "a").compile(memory)
+    graph = (
+        StateGraph(Log).add_node("a", colour.node(lambda _: {"log": [{"deep": object()}]})).add_edge(START, "a").compile(memory)
+    )
     with pytest.raises(NotStorable) as caught:
         colour.invoke(graph, {"log": []}, thread())
     assert "'a'" in str(caught.value) or any("'a'" in note for note in caught.value.__notes__)
@@ -140,9 +142,9 @@ def test_P2_siblings_of_a_value_that_cannot_be_stored_are_kept(colour: Colour, m
     compiled = graph.add_edge(START, "bad").add_edge(START, "fine").compile(memory)
     with pytest.raises(NotStorable):
         colour.invoke(compiled, {"log": []}, thread())
-    bad[:] = ["mended"]  # type: ignore[list-item]
+    bad[:] = ["mended"]
     assert colour.invoke(compiled, None, thread()) == {"log": ["mended", "fine"]}
-    assert good["runs"] <= 2
+    assert good["runs"] == 1
 
 
 def test_an_input_that_cannot_be_stored_is_refused_and_nothing_is_stored(colour: Colour, memory: InMemorySaver) -> None:

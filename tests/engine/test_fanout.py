@@ -75,7 +75,8 @@ def test_max_concurrency_is_never_exceeded_by_threads(limit: int, saver: Any) ->
 
     sync = Colour("", calls_async=False, nodes_async=False)
     graph = fan_out(sync, 4 * limit, worker).compile(saver)
-    out = graph.invoke({"log": []}, {**thread(), "max_concurrency": limit})
+    config: Any = {**thread(), "max_concurrency": limit}
+    out = graph.invoke({"log": []}, config)
     assert out["log"] == [*range(4 * limit), "end"]
     assert counter.most == limit  # ... and never more
 
@@ -91,18 +92,19 @@ def test_max_concurrency_is_never_exceeded_by_coroutines(limit: int, saver: Any)
         return {"log": [at]}
 
     graph = fan_out(Colour("", calls_async=True, nodes_async=True), 10, worker).compile(saver)
-    config = {**thread(), "max_concurrency": limit}
+    config: Any = {**thread(), "max_concurrency": limit}
     assert asyncio.run(graph.ainvoke({"log": []}, config))["log"] == [*range(10), "end"]
     assert counter.most == limit
     counter.most = 0
-    assert graph.invoke({"log": []}, {**thread("2"), "max_concurrency": limit})["log"] == [*range(10), "end"]
+    again: Any = {**thread("2"), "max_concurrency": limit}
+    assert graph.invoke({"log": []}, again)["log"] == [*range(10), "end"]
     assert counter.most <= limit
 
 
 def test_max_concurrency_counts_sync_and_async_nodes_together() -> None:
     counter = Counter()
 
-    async def slow(_: Log) -> None:
+    async def slow(state: Log) -> None:
         with counter.inside():
             for _ in range(5):
                 await asyncio.sleep(0.001)
@@ -136,25 +138,25 @@ def test_parallel_sync_nodes_run_at_the_same_time(saver: Any) -> None:
         assert colour.invoke(graph.compile(saver), {"log": []}, thread(str(asynchronous)))["log"] == [1] * 4
 
 
-def test_parallel_async_nodes_run_at_the_same_time(saver: Any) -> None:
-    for calls_async in (False, True):
-        waiting = [4]
-        all_here: list[asyncio.Event] = []
+@pytest.mark.parametrize("calls_async", [False, True])
+def test_parallel_async_nodes_run_at_the_same_time(saver: Any, calls_async: bool) -> None:
+    waiting = [4]
+    all_here: list[asyncio.Event] = []
 
-        async def node(_: Log) -> dict[str, Any]:
-            if not all_here:
-                all_here.append(asyncio.Event())
-            waiting[0] -= 1
-            if waiting[0] == 0:
-                all_here[0].set()
-            await asyncio.wait_for(all_here[0].wait(), 10)
-            return {"log": [1]}
+    async def node(_: Log) -> dict[str, Any]:
+        if not all_here:
+            all_here.append(asyncio.Event())
+        waiting[0] -= 1
+        if waiting[0] == 0:
+            all_here[0].set()
+        await asyncio.wait_for(all_here[0].wait(), 10)
+        return {"log": [1]}
 
-        graph = StateGraph(Log)
-        for name in "abcd":
-            graph.add_node(name, node).add_edge(START, name)
-        colour = Colour("", calls_async=calls_async, nodes_async=True)
-        assert colour.invoke(graph.compile(saver), {"log": []}, thread(str(calls_async)))["log"] == [1] * 4
+    graph = StateGraph(Log)
+    for name in "abcd":
+        graph.add_node(name, node).add_edge(START, name)
+    colour = Colour("", calls_async=calls_async, nodes_async=True)
+    assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == [1] * 4
 
 
 def test_more_threads_come_where_those_there_are_wait_for_each_other() -> None:

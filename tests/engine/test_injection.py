@@ -30,7 +30,7 @@ def test_a_config_is_recognised_by_annotation_and_by_name(colour: Colour) -> Non
     def annotated(state: Log, cfg: RunnableConfig) -> None:
         got.append(cfg["configurable"]["user"])
 
-    def named(state: Log, config) -> None:  # type: ignore[no-untyped-def]
+    def named(state: Log, config) -> None:  # noqa: ANN001 - it is the name that counts
         got.append(config["configurable"]["user"])
 
     for node in (annotated, named):
@@ -163,10 +163,12 @@ def test_a_writer_is_recognised_by_its_name_however_it_is_annotated(colour: Colo
     def callable_(state: Log, writer: Callable[[Any], None]) -> None:
         writer("callable")
 
-    def named(state: Log, writer) -> None:  # type: ignore[no-untyped-def]
+    def named(state: Log, writer) -> None:  # noqa: ANN001 - it is the name that counts
         writer("named")
 
-    got = [colour.stream(one(colour, node).compile(), {"log": []}, stream_mode="custom") for node in (annotated, callable_, named)]
+    got = [
+        colour.stream(one(colour, node).compile(), {"log": []}, stream_mode="custom") for node in (annotated, callable_, named)
+    ]
     assert got == [["annotated"], ["callable"], ["named"]]
 
 
@@ -186,7 +188,7 @@ def test_the_store_is_what_the_graph_was_compiled_with(colour: Colour) -> None:
     store = object()
     seen: list[Any] = []
 
-    def node(state: Log, store, runtime: Runtime[Any]) -> None:  # type: ignore[no-untyped-def]
+    def node(state: Log, store, runtime: Runtime[Any]) -> None:  # noqa: ANN001 - it is the name that counts
         seen.extend([store, runtime.store, get_store()])
 
     colour.invoke(one(colour, node).compile(store=store), {"log": []})
@@ -243,7 +245,7 @@ def test_the_functions_also_work_in_path_functions_and_in_tasks_of_a_node(colour
 def test_previous_is_none_in_a_state_graph(colour: Colour) -> None:
     seen: list[Any] = []
 
-    def node(state: Log, previous) -> None:  # type: ignore[no-untyped-def]
+    def node(state: Log, previous) -> None:  # noqa: ANN001 - it is the name that counts
         seen.append(previous)
 
     colour.invoke(one(colour, node).compile(), {"log": []})
@@ -261,13 +263,14 @@ def test_P50_an_unknown_config_key_is_an_error_with_a_suggestion(colour: Colour,
 
 def test_P50_all_of_configurable_and_metadata_is_free(colour: Colour, saver: Any) -> None:
     graph = one(colour, lambda _: {"log": ["ok"]}).compile(saver)
-    config = {"configurable": {"thread_id": "t", "anything": object()}, "metadata": {"whatever": object()}}
+    config: Any = {"configurable": {"thread_id": "t", "anything": object()}, "metadata": {"whatever": object()}}
     assert colour.invoke(graph, {"log": []}, config) == {"log": ["ok"]}
 
 
 def test_P3_a_missing_thread_id_is_a_taught_error(colour: Colour, memory: InMemorySaver) -> None:
     graph = one(colour, lambda _: None).compile(memory)
-    for config in (None, {}, {"configurable": {}}, {"configurable": {"thread_id": None}}):
+    configs: list[Any] = [None, {}, {"configurable": {}}, {"configurable": {"thread_id": None}}]
+    for config in configs:
         with pytest.raises(MissingThreadId, match="thread_id"):
             colour.invoke(graph, {"log": []}, config)
 

@@ -54,7 +54,7 @@ def test_questions_of_one_node_come_one_after_the_other(colour: Colour, memory: 
     node = Asks("1", "2", "3")
     graph = asking(colour, a=node).compile(memory)
     out = colour.invoke(graph, {"log": []}, thread())
-    ids = []
+    ids: list[str] = []
     for question, answer in (("1", "x"), ("2", "y"), ("3", "z")):
         assert list(open_of(out)) == [question]
         ids += open_of(out).values()

@@ -7,7 +7,7 @@ from typing import Any
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.graph import END
-from perdure.types import interrupt
+from perdure.types import Command, interrupt
 from tests.engine.colours import Colour, Log, thread
 
 
@@ -34,8 +34,6 @@ def test_a_join_waits_across_runs_that_pause(memory: InMemorySaver) -> None:
     graph.add_node("c", lambda _: {"log": [interrupt("c?")]}).add_node("end", lambda _: {"log": ["end"]})
     graph.add_edge(START, "a").add_edge(START, "b").add_edge("b", "c").add_edge(["a", "c"], "end")
     compiled = graph.compile(memory)
-    from perdure.types import Command
-
     assert compiled.invoke({"log": []}, thread())["log"] == ["a"]
     assert compiled.invoke(Command(resume="B"), thread())["log"] == ["a", "B"]
     assert compiled.get_state(thread()).next == ("c",)
@@ -93,7 +91,9 @@ def test_a_deferred_node_at_the_start_waits_for_the_others(colour: Colour, saver
 
 
 def test_what_a_deferred_node_starts_runs_after_it(colour: Colour, saver: Any) -> None:
-    graph = drawn(colour, "a", "last", "after", last=True).add_edge(START, "a").add_edge(START, "last").add_edge("last", "after")
+    graph = (
+        drawn(colour, "a", "last", "after", last=True).add_edge(START, "a").add_edge(START, "last").add_edge("last", "after")
+    )
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["a", "last", "after"]
 
 

@@ -22,7 +22,7 @@ def loop(colour: Colour, until: int) -> StateGraph[Any, Any, Any, Any]:
     return graph.add_conditional_edges("a", lambda state: "a" if len(state["log"]) < until else END)
 
 
-def limited(steps: int, name: str = "t") -> dict[str, Any]:
+def limited(steps: int, name: str = "t") -> Any:
     return {**thread(name), "recursion_limit": steps}
 
 
@@ -40,7 +40,8 @@ def test_one_step_more_is_an_error_that_says_how_to_go_on(colour: Colour, saver:
 
 def test_what_was_reached_is_saved_and_can_be_resumed(colour: Colour, memory: InMemorySaver) -> None:
     graph = loop(colour, 8).compile(memory)
-    for given in ({"log": []}, None):
+    inputs: list[Any] = [{"log": []}, None]
+    for given in inputs:
         with pytest.raises(GraphRecursionError):
             colour.invoke(graph, given, limited(3))
     state = colour.state(graph, thread())

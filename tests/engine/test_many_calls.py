@@ -30,7 +30,7 @@ def doubling(colour: Colour) -> StateGraph[Any, Any, Any, Any]:
 
 def batch(colour: Colour, graph: Any, inputs: Sequence[Any], config: Any = None, **options: Any) -> list[Any]:
     if colour.calls_async:
-        return asyncio.run(graph.abatch(inputs, config, **options))  # type: ignore[no-any-return]
+        return asyncio.run(graph.abatch(inputs, config, **options))
     return graph.batch(inputs, config, **options)  # type: ignore[no-any-return]
 
 

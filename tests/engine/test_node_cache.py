@@ -54,7 +54,12 @@ def test_without_a_cache_or_without_a_policy_nothing_is_kept(colour: Colour) -> 
     colour.invoke(graph, {"log": []})
     assert node.runs == 2
     plain = Counted()
-    other = StateGraph(Log).add_node("a", colour.node(lambda state: plain(state))).add_edge(START, "a").compile(cache=InMemoryCache())
+    other = (
+        StateGraph(Log)
+        .add_node("a", colour.node(lambda state: plain(state)))
+        .add_edge(START, "a")
+        .compile(cache=InMemoryCache())
+    )
     colour.invoke(other, {"log": []})
     colour.invoke(other, {"log": []})
     assert plain.runs == 2
@@ -209,7 +214,11 @@ def clear(colour: Colour, graph: Any, nodes: Any = None) -> None:
 
 def test_clearing_forgets_the_results_of_the_named_nodes(colour: Colour) -> None:
     one, two = Counted(), Counted()
-    graph = cached(colour, one).add_node("b", colour.node(lambda state: two(state)), cache_policy=CachePolicy()).add_edge(START, "b")
+    graph = (
+        cached(colour, one)
+        .add_node("b", colour.node(lambda state: two(state)), cache_policy=CachePolicy())
+        .add_edge(START, "b")
+    )
     compiled = graph.compile(cache=InMemoryCache())
     for nodes, runs in ((["a"], (2, 1)), (None, (3, 2)), ([], (3, 2))):
         colour.invoke(compiled, {"log": []})
@@ -219,9 +228,9 @@ def test_clearing_forgets_the_results_of_the_named_nodes(colour: Colour) -> None
 
 
 def test_clearing_without_a_cache_or_of_an_unknown_node_is_an_error(colour: Colour) -> None:
-    with pytest.raises(ValueError, match="No cache is set for this graph. Cannot clear cache"):
+    with pytest.raises(ValueError, match=r"No cache is set for this graph\. Cannot clear cache"):
         clear(colour, cached(colour, Counted()).compile())
-    with pytest.raises(UnknownNode, match="did you mean 'a'|no such node"):
+    with pytest.raises(UnknownNode, match=r"no such node"):
         clear(colour, cached(colour, Counted()).compile(cache=InMemoryCache()), ["aa"])
 
 

@@ -111,7 +111,9 @@ def test_each_of_several_nodes_keeps_the_order_of_its_events(colour: Colour) -> 
 
 
 def two(colour: Colour) -> StateGraph[Any, Any, Any, Any]:
-    return StateGraph(Log).add_node("a", colour.says("a")).add_node("b", colour.says("b")).add_edge(START, "a").add_edge("a", "b")
+    return (
+        StateGraph(Log).add_node("a", colour.says("a")).add_node("b", colour.says("b")).add_edge(START, "a").add_edge("a", "b")
+    )
 
 
 def test_one_mode_gives_payloads_and_several_give_pairs(colour: Colour) -> None:
@@ -171,7 +173,14 @@ def test_P5_a_stream_that_is_closed_leaves_a_record_that_can_be_resumed(memory: 
 
         return run
 
-    graph = StateGraph(Log).add_node("a", node("a")).add_node("b", node("b")).add_edge(START, "a").add_edge("a", "b").compile(memory)
+    graph = (
+        StateGraph(Log)
+        .add_node("a", node("a"))
+        .add_node("b", node("b"))
+        .add_edge(START, "a")
+        .add_edge("a", "b")
+        .compile(memory)
+    )
     for _ in graph.stream({"log": []}, thread()):
         break
     state = graph.get_state(thread())
@@ -196,7 +205,7 @@ def test_P5_an_async_stream_that_is_closed_leaves_a_record_that_can_be_resumed(m
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(memory: InMemorySaver, durability: str) -> None:
+def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(memory: InMemorySaver, durability: Any) -> None:
     runs = {"fast": 0, "slow": 0}
 
     async def fast(_: Log) -> dict[str, Any]:
@@ -266,7 +275,7 @@ def test_P5_S14_a_cancelled_run_keeps_what_had_come_in_every_mode() -> None:
 
         async def main(compiled: Any = compiled, durability: str = durability, reached: threading.Event = reached) -> Any:
             running = asyncio.create_task(compiled.ainvoke({"log": []}, thread(), durability=durability))
-            while not reached.is_set():
+            while not reached.is_set():  # noqa: ASYNC110 - set by a node, wherever it runs
                 await asyncio.sleep(0.001)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):

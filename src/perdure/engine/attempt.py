@@ -6,11 +6,13 @@ What the node does with its signals does not matter: a pause that was reached is
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine import returns
 from perdure.engine.retry import pause_before_next
 from perdure.errors import GraphBubbleUp, GraphInterrupt, InvalidUpdateError, ParentCommand, StoppedIteration
+from perdure.types import Command
 
 if TYPE_CHECKING:
     from perdure.engine.ports import World
@@ -29,8 +31,10 @@ def call_inline(task: Task) -> Any:
     try:
         try:
             value = task.call()
+        except (ParentCommand, BaseExceptionGroup) as signal:
+            value = _for_this_graph(task, signal)
         finally:
-            if "steps" in task.__dict__:
+            if task.has_helpers:
                 wait_for_steps(task)
         if value.__class__ is not dict and inspect.isawaitable(value):
             return value
@@ -42,11 +46,13 @@ def call_inline(task: Task) -> Any:
             if inspect.isawaitable(chosen):
                 raise _unexpected_awaitable(task, branch, chosen)
             writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
-        task.writes = writes
+        if not task.is_paused:  # a path function may swallow a question
+            task.writes = writes
     except GraphBubbleUp as signal:
         bubble(task, signal)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
-        fail(task, error)
+        if not _comes_of_a_pause(task, error):
+            fail(task, error)
     return None
 
 
@@ -81,6 +87,8 @@ async def attempt(task: Task, world: World) -> None:
             bubble(task, signal)
             return
         except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
+            if _comes_of_a_pause(task, error):
+                return
             failures += 1
             pause = pause_before_next(node.retry, error, failures, world.jitter()) if node.retry else None
             if pause is None:
@@ -90,18 +98,26 @@ async def attempt(task: Task, world: World) -> None:
 
 
 async def _once(task: Task, world: World) -> None:
-    node = task.node
-    if node.call.subgraph is not None:
-        value = await task.run.run_child(task)
+    seam = task.run.seam
+    if seam is None:
+        value = await _value(task, world)
     else:
-        try:
-            value = task.call()
-            if inspect.isawaitable(value):
-                value = await world.settle(value, task, task.timeout)
-        finally:
-            if "steps" in task.__dict__:
-                await world.join(task)
+        with seam.around(task):
+            value = await _value(task, world)
     await complete(task, value, world)
+
+
+async def _value(task: Task, world: World) -> Any:
+    try:
+        if task.node.call.subgraph is not None:
+            return await task.run.run_child(task)
+        value = task.call()
+        return await world.settle(value, task, task.timeout) if inspect.isawaitable(value) else value
+    except (ParentCommand, BaseExceptionGroup) as signal:
+        return _for_this_graph(task, signal)
+    finally:
+        if task.has_helpers:
+            await world.join(task)
 
 
 async def settled(task: Task, awaitable: Any, world: World) -> None:
@@ -109,14 +125,73 @@ async def settled(task: Task, awaitable: Any, world: World) -> None:
     try:
         try:
             value = await world.settle(awaitable, task, None)
+        except (ParentCommand, BaseExceptionGroup) as signal:
+            value = _for_this_graph(task, signal)
         finally:
-            if "steps" in task.__dict__:
+            if task.has_helpers:
                 await world.join(task)
         await complete(task, value, world)
     except GraphBubbleUp as signal:
         bubble(task, signal)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
-        fail(task, error)
+        if not _comes_of_a_pause(task, error):
+            fail(task, error)
+
+
+def _for_this_graph(task: Task, signal: ParentCommand | BaseExceptionGroup[BaseException]) -> Command[Any]:
+    """The command that a subgraph of the task gave, if this is the graph it is for; it then counts as what the node returned.
+
+    Raises:
+        ParentCommand: it is for a graph further up.
+        BaseException: of a group of exceptions, what is not a signal of the runtime; or else its last signal.
+    """
+    if isinstance(signal, BaseExceptionGroup):
+        signal = _signal_in(task, signal)
+    if signal.command.graph in (Command.PARENT, task.run.program.name):
+        return replace(signal.command, graph=None)
+    raise signal
+
+
+def _signal_in(task: Task, group: BaseExceptionGroup[BaseException]) -> ParentCommand:
+    """The command that a group of exceptions holds, if it holds nothing else; pauses in it are noted."""
+    signals, rest = group.split(GraphBubbleUp)
+    if signals is None:
+        raise group
+    found = leaves(signals)
+    for one in found:
+        if isinstance(one, GraphInterrupt):
+            bubble(task, one)
+    if rest is not None:
+        raise rest
+    only = found[-1]
+    if len(found) > 1 or not isinstance(only, ParentCommand):
+        raise only
+    return only
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions in a group and in the groups inside it."""
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+def _comes_of_a_pause(task: Task, error: BaseException) -> bool:
+    """Whether an error was raised over a question that the task has just asked: then the question is its outcome."""
+    if not task.is_paused:
+        return False
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        if isinstance(one, GraphInterrupt):
+            return True
+        seen.add(id(one))
+        waiting += [one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ())]
+    return False
 
 
 def wait_for_steps(task: Task) -> None:
@@ -140,7 +215,8 @@ async def complete(task: Task, value: Any, world: World) -> None:
         if inspect.isawaitable(chosen):
             chosen = await world.settle(chosen, task, None)
         writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
-    task.writes = writes
+    if not task.is_paused:
+        task.writes = writes
 
 
 def bubble(task: Task, signal: GraphBubbleUp) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import INLINE_LIMIT, RESULT, Packed, ValueRow, WriteItem, WriteRow
 from perdure.constants import PUSH, RETURN
+from perdure.engine.resume import enters
 from perdure.engine.task import Task
 from perdure.errors import NotStorable
 from perdure.scope import CURRENT
@@ -30,6 +31,8 @@ class CallTask(Task):
         args, kwargs: what it was called with.
         number: which of the parent's calls it is.
     """
+
+    is_step = True
 
     def __init__(self, parent: Task, node: Node, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__(parent.run, node, f"{parent.path}>{number}:{node.name}", parent.origin, (PUSH,))
@@ -77,7 +80,9 @@ def recall(call: CallTask) -> bool:
     earlier = kept.questions(call.origin, call.path)
     if earlier:
         call.questions.know(earlier)
-        call.questions.now = kept.unanswered(call.origin, call.path, run.answers)
+        waiting = kept.unanswered(call.origin, call.path, run.answers)
+        if not enters(kept.asked(call.origin, call.path), waiting):
+            call.questions.now = waiting
     return bool(call.questions.now) if earlier else False
 
 

@@ -7,23 +7,25 @@ checkpoint of the parent one starts from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import Loaded
 from perdure.constants import NS_SEP
+from perdure.engine.attempt import bubble
 from perdure.engine.entering import Opened
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import open_in, open_run
 from perdure.engine.run import Run
 from perdure.errors import GraphInterrupt
-from perdure.runtime.config import merged
+from perdure.runtime.config import inherited, merged
 from perdure.types import Command
 
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
     from perdure.engine.ports import Runner
     from perdure.engine.task import Task
+    from perdure.streaming.modes import Event
     from perdure.types import RunnableConfig
 
 
@@ -37,16 +39,29 @@ async def run_node(task: Task) -> Any:
     graph = task.node.call.subgraph
     send = task.send
     given = task.see(task.node.view) if send is None else send.arg
-    run = child_run(task, graph, task.run.config, task.run.runner.child())
-    opened = await open_child(run, task, graph, given)
-    async for events in super_steps(run, opened):
-        for event in events:
-            task.run.runner.post(event)
+    run = child_run(task, graph, {}, task.run.runner.child())
+    steps = super_steps(run, await open_child(run, task, graph, given))
+    try:
+        async for events in steps:
+            await hand_up(run, task, events)
+    finally:
+        await steps.aclose()
     output = finish(run)
     if isinstance(output, Mapping) and not task.run.program.root:
         channels = task.run.program.channels
         return {key: value for key, value in output.items() if key in channels}  # what the parent has no place for stays inside
     return output
+
+
+async def hand_up(run: Run, task: Task, events: Sequence[Event]) -> None:
+    """Give events of a child's run to the run around, as far as somebody listens to them there."""
+    above = task.run
+    if not above.below:
+        return
+    for event in events:
+        if event.mode in above.below:
+            above.runner.post(event)
+    await run.runner.catch_up(above.runner.pace)
 
 
 def finish(run: Run) -> Any:
@@ -64,6 +79,9 @@ def finish(run: Run) -> Any:
         return run.values()
     pause = GraphInterrupt(run.waiting if run.outcome == "paused" else ())
     pause.asked_at = at
+    if task is not None:
+        with task.run.lock:
+            bubble(task, pause)  # here, for the node may swallow it
     raise pause
 
 
@@ -73,19 +91,20 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: 
     Args:
         task: the task.
         graph: the graph.
-        config: what the call adds to the graph's own config.
+        config: what the call adds to the config of the run around.
         runner: of the colour of the call, which need not be that of the run around: a sync node of an async run calls `invoke`.
         options: settings of the call.
     """
     above = task.run
+    above.needs_saver(graph)
     call = task.calls
     task.calls += 1
     namespace = task.namespace if call == 0 else f"{task.namespace}{NS_SEP}{call}"
     if graph.checkpointer is True:
         namespace = NS_SEP.join(part.split(":")[0] for part in namespace.split(NS_SEP))
     settings: dict[str, Any] = {
-        "modes": above.modes if above.subgraphs else above.modes & {"custom", "messages"},
-        "subgraphs": above.subgraphs,
+        "modes": above.below,
+        "below": above.below,
         "context": above.context,
         "store": graph.store if graph.store is not None else above.store,
         "cache": graph.cache if graph.cache is not None else above.cache,
@@ -94,7 +113,7 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: 
     }
     run = Run(
         graph.program,
-        merged(graph.bound_config, config),
+        merged(merged(graph.bound_config, inherited(above.config)), config),
         runner,
         parent=task,
         namespace=namespace,
@@ -105,6 +124,9 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: 
     run.run_id = above.run_id
     run.call_index = call
     run.answers = above.answers
+    if run.seen is not None and "messages" in above.below:
+        run.seen = above.seen
+    run.refusals = above.refusals
     return run
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from perdure.bridge import iterate_blocking, run_blocking
@@ -11,24 +11,23 @@ from perdure.engine.access import access_for, enclosing_task, refuse_inside
 from perdure.engine.cached import HasCache
 from perdure.engine.edit import Edits
 from perdure.engine.history import History, call_config
-from perdure.engine.loop import super_steps
-from perdure.engine.opening import open_run
+from perdure.engine.inbox import HasInbox
+from perdure.engine.lifetime import Batches, exhaust, inside, root, told
 from perdure.engine.options import Options, RunOptions
 from perdure.engine.run import NO_EVENTS, Run
 from perdure.engine.runners_blocking import BlockingRunner
 from perdure.errors import InvalidConfig
 from perdure.runtime.config import checked, merged
-from perdure.streaming.modes import Event, Wanted, delivered, wanted
+from perdure.streaming.modes import NOTHING, Shapes, Wanted, wanted
 from perdure.types import GraphOutput, RunnableConfig, StateSnapshot, StateUpdate, ensure_valid_checkpointer
 
 if TYPE_CHECKING:
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
     from perdure.engine.session import Access
-    from perdure.engine.task import Task
 
 
-class CompiledGraph(HasCache):
+class CompiledGraph(HasCache, HasInbox):
     """A graph that can run.
 
     Args:
@@ -75,6 +74,7 @@ class CompiledGraph(HasCache):
         *,
         stream_mode: Any = "values",
         version: Any = "v1",
+        print_mode: Any = (),
         **options: Unpack[RunOptions],
     ) -> Any:
         """Run the graph to its end, its next pause, or its failure, and return its output.
@@ -84,6 +84,7 @@ class CompiledGraph(HasCache):
             config: which thread (`configurable.thread_id`), and from which checkpoint (`checkpoint_id`).
             stream_mode: "values" for the output; another mode, or several, for the list of all events of that mode.
             version: "v2" returns a `GraphOutput` with `value` and `interrupts`.
+            print_mode: modes to print while it runs.
             options: see `RunOptions`.
 
         Returns:
@@ -98,10 +99,10 @@ class CompiledGraph(HasCache):
         """
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.output_keys
-            return list(self.stream(input, config, stream_mode=stream_mode, version=version, **options))
-        settings = Options.of(options)
-        run, events = self._begin(BlockingRunner(), input, config, settings, NO_EVENTS, subgraphs=False)
-        run_blocking(_exhaust(events))
+            return list(self.stream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options))
+        shown = self._printed(print_mode)
+        run, events = self._begin(BlockingRunner(), input, config, Options.of(options), NOTHING, shown)
+        run_blocking(exhaust(run, events, shown))
         return self._returned(run, version)
 
     async def ainvoke(
@@ -111,15 +112,17 @@ class CompiledGraph(HasCache):
         *,
         stream_mode: Any = "values",
         version: Any = "v1",
+        print_mode: Any = (),
         **options: Unpack[RunOptions],
     ) -> Any:
         """`invoke` for async code."""
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.output_keys
-            return [item async for item in self.astream(input, config, stream_mode=stream_mode, version=version, **options)]
-        settings = Options.of(options)
-        run, events = self._begin(_suspending_runner(), input, config, settings, NO_EVENTS, subgraphs=False)
-        await _exhaust(events)
+            items = self.astream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options)
+            return [item async for item in items]
+        shown = self._printed(print_mode)
+        run, events = self._begin(_suspending_runner(), input, config, Options.of(options), NOTHING, shown)
+        await exhaust(run, events, shown)
         return self._returned(run, version)
 
     def stream(
@@ -131,19 +134,23 @@ class CompiledGraph(HasCache):
         subgraphs: bool = False,
         version: Any = "v1",
         print_mode: Any = (),
+        debug: bool | None = None,
         **options: Unpack[RunOptions],
     ) -> Iterator[Any]:
         """Run the graph and yield what it tells, as it happens.
 
-        Closing the iterator early stops the run after what is under way; the thread can be resumed.
+        Closing the iterator early stops the run after what is under way; the thread can be resumed. A run that is far ahead of a slow
+        listener waits for it.
 
         Args:
             input: as for `invoke`.
             config: as for `invoke`.
             stream_mode: one of `StreamMode`, or a list of several; "updates" unless given.
             subgraphs: events of subgraphs too; each item then starts with its namespace, a tuple.
-            version: "v1": bare payloads, `(mode, payload)` for a list of modes. "v2": dicts with `type`, `ns` and `data`.
+            version: "v1": bare payloads, `(mode, payload)` for a list of modes. "v2": dicts with `type`, `ns` and `data`, as the
+                `StreamPart`s of `perdure.types` have them.
             print_mode: modes to print as well.
+            debug: print updates and values as well; None: as the graph was compiled.
             options: see `RunOptions`.
 
         Yields:
@@ -153,11 +160,11 @@ class CompiledGraph(HasCache):
             Exception: as `invoke`.
         """
         want = self._wanted(stream_mode, subgraphs, version)
-        shown = self._printed(print_mode)
-        modes = want.modes | shown.modes
+        shown = self._printed(print_mode, debug)
+        shapes = self._shapes(options.get("output_keys"))
         options["output_keys"] = options.get("output_keys") or self.program.stream_keys
-        run, events = self._begin(BlockingRunner(), input, config, Options.of(options), modes, subgraphs=subgraphs)
-        return iterate_blocking(self._told(run, events, want, shown))
+        run, events = self._begin(BlockingRunner(), input, config, Options.of(options), want, shown)
+        return iterate_blocking(told(run, events, want, shown, shapes))
 
     async def astream(
         self,
@@ -168,20 +175,21 @@ class CompiledGraph(HasCache):
         subgraphs: bool = False,
         version: Any = "v1",
         print_mode: Any = (),
+        debug: bool | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncIterator[Any]:
         """`stream` for async code."""
         want = self._wanted(stream_mode, subgraphs, version)
-        shown = self._printed(print_mode)
-        modes = want.modes | shown.modes
+        shown = self._printed(print_mode, debug)
+        shapes = self._shapes(options.get("output_keys"))
         options["output_keys"] = options.get("output_keys") or self.program.stream_keys
-        run, events = self._begin(_suspending_runner(), input, config, Options.of(options), modes, subgraphs=subgraphs)
-        told = self._told(run, events, want, shown)
+        run, events = self._begin(_suspending_runner(), input, config, Options.of(options), want, shown)
+        items = told(run, events, want, shown, shapes)
         try:
-            async for item in told:
+            async for item in items:
                 yield item
         finally:
-            await told.aclose()
+            await items.aclose()
 
     def batch(
         self,
@@ -217,17 +225,19 @@ class CompiledGraph(HasCache):
         return await arun_batch(self.ainvoke, inputs, config, return_exceptions=return_exceptions, kwargs=kwargs)
 
     def _begin(
-        self, runner: Runner, given: Any, config: Any, settings: Options, modes: frozenset[str], *, subgraphs: bool
-    ) -> tuple[Run, AsyncGenerator[list[Event], None]]:
+        self, runner: Runner, given: Any, config: Any, settings: Options, want: Wanted, shown: Wanted
+    ) -> tuple[Run, Batches]:
         """A run and the flow that runs it; inside a node, the run of a subgraph."""
+        modes = want.modes | shown.modes
+        below = want.modes if want.subgraphs else NO_EVENTS
         own = checked(config)
         task = enclosing_task(self.program, own)
         own_ways = {**settings.breaks(self.program), "keys": settings.output_keys}
         if task is not None:
-            task.run.needs_saver(self)
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
-            run = child.child_run(task, self, own, runner, modes=modes | task.run.modes, **own_ways, **extra)
-            return run, self._inside(task, run, given)
+            above = task.run.below
+            run = child.child_run(task, self, own, runner, modes=modes | above, below=below | above, **own_ways, **extra)
+            return run, inside(task, run, self, given)
         saver = self.checkpointer
         if saver is True:
             raise InvalidConfig(
@@ -242,7 +252,7 @@ class CompiledGraph(HasCache):
             bound,
             runner,
             modes=modes,
-            subgraphs=subgraphs,
+            below=below,
             context=self._context(settings.context),
             store=self.store,
             cache=self.cache,
@@ -251,63 +261,18 @@ class CompiledGraph(HasCache):
             **own_ways,
         )
         run.run_id = "" if access is None else access.run_id
-        return run, self._root(run, given, access, settings.wait)
-
-    async def _root(self, run: Run, given: Any, access: Access | None, wait: float | None) -> AsyncGenerator[list[Event], None]:
-        try:
-            opened = await open_run(run, given, access, wait)
-            steps = super_steps(run, opened)
-            try:
-                async for events in steps:
-                    yield events
-            finally:
-                await steps.aclose()
-        finally:
-            if run.journal is not None:
-                await run.journal.session.let_go("error" if run.outcome == "done" else "interrupted")
-            await run.runner.close()
-            if run.threads is not None:
-                await run.threads.close()
-
-    async def _inside(self, task: Task, run: Run, given: Any) -> AsyncGenerator[list[Event], None]:
-        steps = None
-        try:
-            opened = await child.open_child(run, task, self, given)
-            steps = super_steps(run, opened)
-            async for events in steps:
-                if task.run.subgraphs or run.modes & {"custom", "messages"}:
-                    for event in events:
-                        task.run.runner.post(event)
-                yield events
-        finally:
-            if steps is not None:
-                await steps.aclose()
-            await run.runner.close()
-        child.finish(run)
-
-    async def _told(
-        self, run: Run, events: AsyncGenerator[list[Event], None], want: Wanted, shown: Wanted
-    ) -> AsyncGenerator[Any, None]:
-        try:
-            async for batch in events:
-                if shown.modes:
-                    for mode, payload in delivered(batch, shown):
-                        print(f"[{mode}] {payload!r}")  # noqa: T201 - print_mode and debug ask for it
-                for item in delivered(batch, want):
-                    if run.journal is not None:
-                        run.journal.session.rest()
-                    yield item
-                    if run.journal is not None:
-                        run.journal.session.wake()
-        finally:
-            await events.aclose()
+        return run, root(run, given, access, settings.wait)
 
     def _wanted(self, stream_mode: Any, subgraphs: bool, version: Any) -> Wanted:
         return wanted(self.stream_mode if stream_mode is None else stream_mode, subgraphs=subgraphs, version=version)
 
-    def _printed(self, print_mode: Any) -> Wanted:
-        modes = [print_mode] if isinstance(print_mode, str) else list(print_mode)
-        return wanted(modes or (["updates", "values"] if self.debug else []))
+    def _printed(self, print_mode: Any, debug: bool | None = None) -> Wanted:
+        if not print_mode and not (self.debug if debug is None else debug):
+            return NOTHING
+        return wanted(([print_mode] if isinstance(print_mode, str) else list(print_mode)) or ["updates", "values"])
+
+    def _shapes(self, output_keys: Any) -> Shapes:
+        return Shapes(None if output_keys else self.program.output_object, self.program.start.view.make)
 
     def _context(self, given: Any) -> Any:
         schema = self.program.context_schema
@@ -434,14 +399,6 @@ async def _edited(
         return await Edits(graph, access, runner).bulk(config, supersteps)
     finally:
         await runner.close()
-
-
-async def _exhaust(events: AsyncGenerator[list[Event], None]) -> None:
-    try:
-        async for _ in events:
-            pass
-    finally:
-        await events.aclose()
 
 
 def _suspending_runner() -> Runner:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import AmbiguousAnswer, EmptyInputError, InvalidUpdateError, UnknownInterruptError, UnknownThread
@@ -38,7 +38,14 @@ def check_command(command: Command[Any], *, saver: bool) -> None:
         raise EmptyInputError("Received empty Command input: give it resume=, update= or goto=")
 
 
-def route(resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thread: str) -> dict[str, Any]:
+def expired(pending: Iterable[Interrupt]) -> dict[str, Any]:
+    """The default answers of the questions whose deadline has passed, by pause id."""
+    return {pause.id: pause.default for pause in pending if pause.overdue and pause.default is not NO_ANSWER}
+
+
+def route(
+    resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thread: str, late: Iterable[Interrupt] = ()
+) -> dict[str, Any]:
     """Which question each answer is for, by pause id.
 
     A dict is a map of answers if it is not empty and all its keys look like pause ids; anything else is one bare answer.
@@ -48,13 +55,17 @@ def route(resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thr
         pending: the questions that are open.
         at_breakpoint: the run waits at a static breakpoint, which any bare answer passes.
         thread: for the errors.
+        late: questions whose default answer counts by now.
 
     Raises:
         UnknownInterruptError: an answer is for no open question.
         AmbiguousAnswer: a bare answer while several questions are open.
     """
     questions = {pause.id: pause for pause in pending}
+    closed = {pause.id: pause for pause in late}
     if isinstance(resume, Mapping) and resume and all(is_interrupt_id(key) for key in resume):
+        if any(key in closed for key in resume):
+            raise _too_late([closed[key] for key in resume if key in closed], questions, thread)
         unknown = [key for key in resume if key not in questions]
         if unknown:
             raise UnknownInterruptError(
@@ -69,6 +80,8 @@ def route(resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thr
     if len(questions) == 1:
         return {next(iter(questions)): resume}
     if not questions:
+        if closed:
+            raise _too_late(list(closed.values()), questions, thread)
         if at_breakpoint:
             return {}
         raise UnknownInterruptError(
@@ -81,6 +94,18 @@ def route(resume: Any, pending: Iterable[Interrupt], *, at_breakpoint: bool, thr
         "When there are multiple pending interrupts, you must specify the interrupt id when resuming: "
         f"Command(resume={{id: answer}}); {_listing(questions)}. Nothing was stored",
         reason="ambiguous",
+        pending_ids=tuple(questions),
+        thread=thread,
+    )
+
+
+def _too_late(late: Sequence[Interrupt], questions: Mapping[str, Interrupt], thread: str) -> UnknownInterruptError:
+    told = ", ".join(f"{pause.id!r} (until {pause.deadline}: {pause.default!r})" for pause in late)
+    return UnknownInterruptError(
+        f"the deadline of {told} of thread {thread!r} has passed, so the default answer counts. Nothing was stored; "
+        "invoke(None, config) goes on with it",
+        reason="overdue",
+        interrupt_ids=[pause.id for pause in late],
         pending_ids=tuple(questions),
         thread=thread,
     )

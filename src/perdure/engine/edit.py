@@ -134,6 +134,7 @@ class Edits:
             entries=restored.entries,
             chain=len(loaded.chain),
             ids=restored.ids,
+            stored=restored,
             child_of=place,
         )
         return restored

@@ -99,10 +99,11 @@ class Guard:
             The keys that had been changed, each with whether it could be changed back.
         """
         found: list[tuple[str, bool]] = []
-        for key, watch in self._watches.items():
+        for key, watch in list(self._watches.items()):
             if watch.is_unchanged():
                 continue
             if any(value is watch.value for value in written.get(key, ())):
+                del self._watches[key]  # it is another value now, of the same elements
                 continue
             found.append((key, watch.restore()))
         return found

@@ -58,7 +58,8 @@ class History:
         self, graph: CompiledGraph, namespace: str, loaded: Loaded, *, live: bool, subgraphs: bool
     ) -> StateSnapshot:
         inner = subgraph_at(graph, namespace)
-        maker = Snapshooter(inner.program, loaded, self._access.saver.serde, namespace, live=live)
+        now_ns = self._access.clock.now_ns()
+        maker = Snapshooter(inner.program, loaded, self._access.saver.serde, namespace, live=live, now_ns=now_ns)
         states: dict[tuple[int, str], Any] = {}
         for child in loaded.children:
             if child.call != 0:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.channels.base import MISSING
-from perdure.channels.last_value import LastValue
+from perdure.checkpoint.incremental.manifest import is_within
+from perdure.checkpoint.pauses import stored
+from perdure.checkpoint.reading import spans_of
 from perdure.checkpoint.records import (
     ANSWERS,
     ERROR,
     FULL_EVERY,
-    INLINE_LIMIT,
     PAUSES,
     RESULT,
     ROOT_NS,
@@ -24,21 +25,22 @@ from perdure.checkpoint.records import (
     ChildRow,
     Entry,
     LeaseOp,
-    Packed,
     Pending,
     Status,
     ValueRow,
     WriteItem,
     WriteRow,
 )
-from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, NO_WRITES, START, TASKS
-from perdure.engine import frontier
-from perdure.errors import NotStorable
+from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, START, TASKS
+from perdure.engine import frontier, returns
+from perdure.engine.encoding import NULL, Encoding
+from perdure.errors import LeaseLost
 from perdure.failpoints import failpoint
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import Commit
     from perdure.engine.live import Live
+    from perdure.engine.restore import Restored
     from perdure.engine.session import Session
     from perdure.engine.task import Task
 
@@ -65,9 +67,10 @@ class Journal:
         "_adopted",
         "_batch_children",
         "_batch_names",
+        "_branches",
         "_chain",
         "_checkpoints",
-        "_recent",
+        "_encoding",
         "_values",
         "_writes",
         "child_of",
@@ -93,6 +96,7 @@ class Journal:
         ids: dict[int, str] | None = None,
         child_of: tuple[int, int, str, int] | None = None,
         new: bool = False,
+        stored: Restored | None = None,
     ) -> None:
         self.session = session
         self.ns = ns
@@ -112,33 +116,10 @@ class Journal:
         self._adopted: list[CheckpointRow] = []
         self._values: list[ValueRow] = []
         self._writes: list[WriteRow] = []
-        self._recent: dict[int, tuple[Any, Packed, int | None]] = {}
-
-    # -- encoding ---------------------------------------------------------------------------------------------------------
-
-    def _pack(self, value: Any, where: str | Task, key: str) -> tuple[Packed, int | None]:
-        """A value's bytes and, where they are too many to ride along, the number of a new value row."""
-        try:
-            tag, data = self.session.serde.dumps_typed(value)
-        except NotStorable as error:
-            place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
-            error.key = path = f"{place}[{key!r}]{error.key or ''}"
-            error.thread = error.thread or self.session.thread
-            error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
-            raise
-        packed = Packed(tag, data)
-        ref = None
-        if data.__class__ is bytes and len(data) > INLINE_LIMIT:
-            ref = self.session.numbers.take()
-            self._values.append(ValueRow(ref, packed))
-        self._recent[id(value)] = (value, packed, ref)
-        return packed, ref
-
-    def _item(self, channel: str, value: Any, where: str | Task) -> WriteItem:
-        if value is None:
-            return WriteItem(channel, _NULL)
-        packed, ref = self._pack(value, where, channel)
-        return WriteItem(channel, packed if ref is None else None, ref)
+        self._encoding = Encoding(session)
+        self._branches = row is not None and (stored is None or not stored.loaded.is_newest)
+        if stored is not None:
+            self._encoding.writer.remember(self.entries, stored.loaded.values, stored.elements)
 
     # -- staging ----------------------------------------------------------------------------------------------------------
 
@@ -148,25 +129,20 @@ class Journal:
         Raises:
             NotStorable: one of its writes cannot be stored; nothing was staged.
         """
-        items = tuple([self._item(channel, value, task) for channel, value in task.writes or ()])
-        self._writes.append(WriteRow(self.ns, task.origin, task.path, RESULT, items or (_NOTHING,)))
+        row = WriteRow(self.ns, task.origin, task.path, RESULT, ())
+        self._encoding.writes(row, returns.stored_writes(task.run.program, task.writes or ()), task)
+        self._writes.append(row)
         task.stored = True
 
     def pauses(self, task: Task) -> None:
         """Stage a task's questions, with what later entries need to know them again."""
-        items = tuple(
-            self._item(
-                asked.question.id,
-                [asked.question.value, asked.question.response_schema, *asked[1:]],
-                f"question of node {task.node.name!r}",
-            )
-            for asked in task.questions.all()
-        )
-        self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items or (_NOTHING,)))
+        asked = [(one.question.id, stored(one)) for one in task.questions.all()]
+        items = self._encoding.items(asked, f"question of node {task.node.name!r}")
+        self._writes.append(WriteRow(self.ns, task.origin, task.path, PAUSES, items))
 
     def answers(self, origin: int, path: str, answers: Mapping[str, Any]) -> None:
         """Stage all answers that a task has so far, by pause id."""
-        items = tuple(self._item(pause, value, "resume") for pause, value in answers.items())
+        items = self._encoding.items(answers.items(), "resume")
         self._writes.append(WriteRow(self.ns, origin, path, ANSWERS, items))
 
     def error(self, task: Task) -> None:
@@ -174,18 +150,18 @@ class Journal:
         if task.recorded:
             return
         if task.cancelled:
-            items: tuple[WriteItem, ...] = (WriteItem(CANCELLED, Packed("null", b"")),)
+            items: tuple[WriteItem, ...] = (WriteItem(CANCELLED, NULL),)
         else:
-            items = (self._item("error", task.error, "error"),)
-            if task.handled is not None:
-                items = (*items, self._item(ERROR_SOURCE_NODE, task.node.name, "error"))
+            said = [("error", task.error), (ERROR_SOURCE_NODE, task.node.name)]
+            items = self._encoding.items(said if task.handled is not None else said[:1], "error")
         self._writes.append(WriteRow(self.ns, task.origin, task.path, ERROR, items))
 
     def edit(self, name: str, n: int, writes: Iterable[tuple[str, Any]]) -> Pending:
         """Stage the values of an edit made in the name of a node, on the checkpoint that it makes."""
         path = f"={name}"
-        items = tuple(self._item(channel, value, f"update as {name!r}") for channel, value in writes)
-        self._writes.append(WriteRow(self.ns, n, path, RESULT, items or (_NOTHING,)))
+        row = WriteRow(self.ns, n, path, RESULT, ())
+        self._encoding.writes(row, writes, f"update as {name!r}")
+        self._writes.append(row)
         return Pending(path, n, (name,))
 
     def checkpoint(
@@ -218,34 +194,10 @@ class Journal:
         session = self.session
         parent = self.row
         n, public = identity or session.numbers.checkpoint(live.step)
-        changes: dict[str, Entry | None] = {}
-        channels = live.channels
-        recent = self._recent
-        for key in changed:
-            channel = channels[key]
-            if not channel.tracked:
-                continue
-            value = channel.checkpoint()
-            if value is MISSING:
-                changes[key] = None
-                continue
-            # What a task wrote to a LastValue is its value, and is encoded once. Not so for reducers, which may have extended
-            # the very object that was written.
-            seen = recent.get(id(value)) if type(channel) is LastValue else None
-            if seen is not None and seen[0] is value:
-                changes[key] = Entry(n, seen[1] if seen[2] is None else None, seen[2])
-            else:
-                changes[key] = self._entry(n, value, key)
-        self._recent = {}
         entries = self.entries
-        if given is not MISSING:
-            changes[START] = self._entry(n, given, "input")
-        elif START in entries:
-            changes[START] = None
-        if live.sends:
-            changes[TASKS] = self._entry(n, list(live.sends), TASKS)
-        elif TASKS in entries:
-            changes[TASKS] = None
+        # Numbers that are kept for appending to a value belong to the one branch that goes on from where they were taken.
+        go_on = session.numbers.follows(self.ns, n, None if parent is None else parent.n) and not self._branches
+        changes: dict[str, Entry | None] = {} if go_on else _closed(entries)
         pending = frontier.of_live(live, n)
         if start:
             pending = (Pending(START, n), *pending)
@@ -267,6 +219,7 @@ class Journal:
             None,
             live.memories.copy(),
         )
+        self._encode(row, live, changed, given, go_on=go_on)
         for key, entry in changes.items():
             if entry is None:
                 entries.pop(key, None)
@@ -278,9 +231,24 @@ class Journal:
         self.row = row
         return row
 
-    def _entry(self, n: int, value: Any, key: str) -> Entry:
-        packed, ref = self._pack(value, "state", key)
-        return Entry(n, packed if ref is None else None, ref)
+    def _encode(self, row: CheckpointRow, live: Live, changed: Iterable[str], given: Any, *, go_on: bool) -> None:
+        """Give a row its changes."""
+        encoding, changes, entries, n = self._encoding, row.changes, self.entries, row.n
+        encoding.writer.begin()
+        if not go_on:
+            encoding.writer.closed()
+        encoding.state(live, n, changed, changes, go_on=go_on)
+        if given is not MISSING:
+            changes[START] = encoding.input(row, given, entries)
+        elif START in entries:
+            changes[START] = None
+        if live.sends:
+            sends = [returns.stored_send(live.program, send) for send in live.sends]
+            changes[TASKS] = Entry(n, *encoding.form(sends, "state", TASKS))
+        elif TASKS in entries:
+            changes[TASKS] = None
+        encoding.writer.end()
+        self._branches = False
 
     def _link(self, row: CheckpointRow, parent: CheckpointRow | None) -> None:
         """Make the row a full one, or hang it on its parent's chain."""
@@ -299,6 +267,8 @@ class Journal:
 
     def adopt(self, row: CheckpointRow, namespace: str | None, pointer: ChildRow) -> None:
         """Stage a checkpoint of a subgraph's namespace (a new one, if named) and the pointer to it."""
+        row.changes.update(_closed(row.changes))
+        self.session.numbers.follows(row.ns, row.n, row.parent)
         self._adopted.append(row)
         self._batch_children.append(pointer)
         if namespace is not None:
@@ -334,19 +304,19 @@ class Journal:
         origins = {last.n, *(task.origin for tasks in (last.frontier, last.deferred) for task in tasks)}
         self._checkpoints = [row for row in self._checkpoints if row.n in origins]
         parent = None if self.stored_row is None else self.stored_row.n
-        needed: set[int | None] = set()
         for row in self._checkpoints:
             row.parent, parent = parent, row.n
             row.ran = ()
-            needed.update(entry.ref for entry in row.changes.values() if entry is not None)
         self._writes = [row for row in self._writes if row.origin in origins or row.ns != self.ns]
-        needed.update(item.ref for row in self._writes for item in row.items)
-        self._values = [value for value in self._values if value.n in needed]
+        needed = spans_of([entry for row in self._checkpoints for entry in row.changes.values()], self._writes)
+        self._values = [value for value in self._values if is_within(value.n, needed)]
+        self._encoding.writer.drop({*map(id, self._checkpoints), *map(id, self._writes)}, needed)
 
     def fill(self, commit: Commit) -> None:
         """Move what is staged into a commit."""
         commit.checkpoints = [*self._adopted, *self._checkpoints] if self._adopted else self._checkpoints
-        commit.values = self._values
+        commit.values = [*self._values, *self._encoding.writer.taken()]
+        commit.next_n = self.session.numbers.next_n
         commit.writes = self._writes
         commit.namespaces = self._batch_names
         commit.children = self._batch_children
@@ -378,6 +348,12 @@ class Journal:
         final = ending is not None and is_root
         if session.held and not final and self.is_empty:
             return
+        if not session.held and not is_root:
+            raise LeaseLost(
+                f"the run around subgraph {self.namespace!r} of thread {session.thread!r} has ended; a node must wait for the subgraphs "
+                "that it calls",
+                thread=session.thread,
+            )
         op: LeaseOp
         if session.held:
             op = "release" if final else "keep"
@@ -415,5 +391,7 @@ class Journal:
         await self.session.store(commit)
 
 
-_NULL = Packed("null", b"")
-_NOTHING = WriteItem(NO_WRITES, _NULL)
+def _closed(entries: Mapping[str, Entry | None]) -> dict[str, Entry | None]:
+    """Those of the entries that have numbers kept for appending, without these."""
+    found = {key: entry.closed() for key, entry in entries.items() if entry is not None}
+    return {key: entry for key, entry in found.items() if entry is not entries[key]}

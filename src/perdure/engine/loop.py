@@ -48,7 +48,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         telling.started(run, told, todo)
         if run.cache is not None and todo:
             todo = await cached.replay(run, todo, told)
-        if told and (run.journal is None or run.journal.session.in_flight is None):
+        if told and (run.journal is None or not run.journal.session.in_flight):
             yield told
             told = []
         if len(todo) == 1 and run.quiet_inside and not run.program.step_timeout and run.runner.can_inline(todo[0]):

@@ -78,11 +78,11 @@ async def _open_unsaved(run: Run, given: Any) -> Opened:
     if run.program.single_output is not None:
         live.step = -1
         hand_in(run, given, -1)
-    elif isinstance(given, Command):
+    elif isinstance(given, Command) and given.goto:
         live.step = 0
         opened.entered = apply_command(run, given, 0)
     else:
-        entry = Entry(run, 0, entry_value(run, given))
+        entry = Entry(run, 0, entry_value(run, given.update if isinstance(given, Command) else given))
         await enter(run, entry)
         live.step = 0
         opened.entered = live.advance((entry,), 0)
@@ -138,7 +138,8 @@ async def open_in(
     target: Loaded | None = None,
 ) -> Opened:
     """Begin a run on what was loaded, in the root or in the namespace of a subgraph."""
-    restored = None if loaded.row is None else Restored(run.program, loaded, session.serde)
+    now_ns = session.access.clock.now_ns()
+    restored = None if loaded.row is None else Restored(run.program, loaded, session.serde, now_ns)
     if restored is None:
         run.live = Live(run.program, look=getattr(session.serde, "made_of", None))
         run.journal = Journal(session, ns, run.namespace, child_of=child_of, new=new)
@@ -165,5 +166,5 @@ async def open_in(
     if restored is None:
         if given is None or given.resume is not NO_ANSWER:
             raise decide.nothing_to_resume(session.thread)
-        return await start_with_command(run, given)
+        return await (start_with_command(run, given) if given.goto else take_input(run, given.update))
     return await go_on(run, restored, given, inside, None if target is None else Kept(target, session.serde))

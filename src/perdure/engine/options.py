@@ -68,7 +68,9 @@ class Options:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
                 meant = f" (did you mean {close[0]!r}?)" if close else ""
-                raise TypeError(f"a graph cannot be called with {name}={given[name]!r}{meant}; its options are {', '.join(known)}")
+                raise TypeError(
+                    f"a graph cannot be called with {name}={given[name]!r}{meant}; its options are {', '.join(known)}"
+                )
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -97,7 +99,9 @@ def _named(program: Program, names: Any, argument: str) -> Any:
     if names is None or names == "*":
         return names
     if isinstance(names, str):
-        raise InvalidConfig(f"{argument} must be a list of node names or '*', got {names!r}. Did you mean [{names!r}]?", key=argument)
+        raise InvalidConfig(
+            f"{argument} must be a list of node names or '*', got {names!r}. Did you mean [{names!r}]?", key=argument
+        )
     for name in names:
         if name not in program.nodes:
             raise unknown_node(program, f"{argument} names", name)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from perdure.engine.runners_pace import Pace
     from perdure.engine.task import Task
     from perdure.types import TimeoutPolicy
 
@@ -78,8 +79,20 @@ class Runner(Protocol):
         """A runner for a subgraph: its own events, the same threads and loops."""
         ...
 
+    @property
+    def pace(self) -> Pace:
+        """How far the nodes that send events are ahead of whoever iterates over `run`."""
+        ...
+
     def post(self, event: Any) -> None:
-        """Hand an event to whoever iterates over `run`. May be called from any thread or task of this run's nodes."""
+        """Hand an event to whoever iterates over `run`. May be called from any thread or task of this run's nodes.
+
+        Blocks a thread while too many wait, unless it runs an event loop.
+        """
+        ...
+
+    async def catch_up(self, pace: Pace) -> None:
+        """Wait, in the way of this runner, while too many events of another run wait."""
         ...
 
     def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:

@@ -207,12 +207,14 @@ class Program:
     fingerprint: str = ""
     single_output: str | None = None
     volatile: tuple[str, ...] = field(init=False)
+    untracked: frozenset[str] = field(init=False)
     prepare: dict[str, Callable[[Any], Any]] = field(init=False)
     order: dict[str, int] = field(init=False)
     triggers: dict[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.volatile = tuple(key for key, channel in self.channels.items() if channel.volatile)
+        self.untracked = frozenset(key for key, channel in self.channels.items() if not channel.tracked)
         # A reducer may have a function that makes what is written definite (add_messages: gives ids) before anyone sees or stores it.
         found = {
             key: getattr(getattr(channel, "operator", None), "prepare_write", None) for key, channel in self.channels.items()

@@ -9,34 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from perdure.checkpoint.pauses import Asked
 from perdure.errors import AmbiguousPause
 from perdure.ids import interrupt_id
 from perdure.types import Interrupt
 
 if TYPE_CHECKING:
     from perdure.engine.task import Task
-
-
-class Asked(NamedTuple):
-    """A question as it is kept.
-
-    Attributes:
-        question: what was asked, under which id.
-        place: which call of the task asked it; None: a subgraph of the task did.
-        digest: of its value.
-        entry: in which entry into the task's code it was asked last, from 1.
-        together: others were open beside it.
-        child: for a subgraph's question: numbers of the namespace and the checkpoint at which the subgraph asked.
-    """
-
-    question: Interrupt
-    place: str | None
-    digest: str = ""
-    entry: int = 1
-    together: bool = False
-    child: tuple[int, int] | None = None
 
 
 class Questions:
@@ -46,7 +27,7 @@ class Questions:
         Helpers of a node may ask from several threads at once; the task holds its lock while one of them is matched.
     """
 
-    __slots__ = ("_calls", "_task", "_used", "earlier", "entry", "now")
+    __slots__ = ("_before", "_calls", "_task", "_used", "earlier", "now")
 
     def __init__(self, task: Task, earlier: Sequence[Asked] = ()) -> None:
         self._task = task
@@ -58,7 +39,12 @@ class Questions:
     def know(self, earlier: Sequence[Asked]) -> None:
         """Take in what was asked in earlier entries."""
         self.earlier = {asked.question.id: asked for asked in earlier}
-        self.entry = max((asked.entry for asked in earlier), default=0) + 1
+        self._before = max((asked.entry for asked in earlier), default=0)
+
+    @property
+    def entry(self) -> int:
+        """Number of this entry into the task's code, from 1: each attempt is one."""
+        return self._before + max(self._task.attempt, 1)
 
     def begin(self) -> None:
         """Another attempt at the same entry begins."""
@@ -112,12 +98,12 @@ class Questions:
         together = bool(self.now)
         if together:
             self.now = [asked._replace(together=True) for asked in self.now]
-        self.now.append(Asked(question, place, digest, self.entry, together))
+        self.now.append(Asked(question, place, digest, self.entry, together, None, self._task.called))
 
-    def adopt(self, question: Interrupt, child: tuple[int, int] | None) -> None:
-        """Note a question that a subgraph of the task asked."""
+    def adopt(self, question: Interrupt, child: tuple[int, int] | None, steps: int = 0) -> None:
+        """Note a question that a subgraph of the task asked, or a durable step."""
         if all(asked.question.id != question.id for asked in self.now):
-            self.now.append(Asked(question, None, "", self.entry, False, child))
+            self.now.append(Asked(question, None, "", self.entry, False, child, steps))
 
     def all(self) -> list[Asked]:
         """All that is to be kept: this entry's questions, and those of earlier entries that it did not ask again."""

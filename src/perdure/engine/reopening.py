@@ -15,6 +15,7 @@ from perdure.types import NO_ANSWER, Command
 
 if TYPE_CHECKING:
     from perdure.engine.run import Run
+    from perdure.types import Interrupt
 
 
 async def go_on(
@@ -31,6 +32,7 @@ async def go_on(
 
     Raises:
         UnknownInterruptError: an answer is for no question.
+        InvalidAnswer: an answer does not fit the schema of its question.
     """
     opened = Opened()
     opened.resumed = True
@@ -43,13 +45,18 @@ async def go_on(
     addressed = bool((run.config.get(CONF) or {}).get("checkpoint_id"))
     is_child = journal.child_of is not None
     is_tip = restored.row.n == thread.head or is_child
+    # A checkpoint that the thread has left behind shows the question it waited for; it may be answered anew, in a branch (P19).
+    tip_asks = is_tip and inside is None
+    asked = decide.open_questions(restored, run.answers) if tip_asks else decide.shown_questions(at or restored)
     given: dict[str, Any] = {}
+    expired = decide.expired(asked) if tip_asks and not is_child else {}
     if command is not None and command.resume is not NO_ANSWER:
-        # A checkpoint that the thread has left behind shows the question it waited for; it may be answered anew, in a branch (P19).
-        tip_asks = is_tip and inside is None
-        asked = decide.open_questions(restored, run.answers) if tip_asks else decide.shown_questions(at or restored)
+        late = [pause for pause in asked if pause.id in expired]
+        asked = [pause for pause in asked if pause.id not in expired]
         at_breakpoint = not live.is_over and thread.status == "interrupted"
-        given = decide.route(command.resume, asked, at_breakpoint=at_breakpoint, thread=session.thread)
+        given = decide.route(command.resume, asked, at_breakpoint=at_breakpoint, thread=session.thread, late=late)
+        _refuse_misfits(asked, given, session.thread)
+    given.update(expired)
     forks = inside is not None or (addressed and not is_child and not (is_tip and (not live.is_over or bool(given))))
     if forks:
         branch = Branch(given, inside)
@@ -76,6 +83,13 @@ async def go_on(
     if opened.move == "go" or not journal.is_empty or session.held:
         await flush_move(run, opened.move)
     return opened
+
+
+def _refuse_misfits(asked: list[Interrupt], given: dict[str, Any], thread: str) -> None:
+    if any(pause.response_schema is not None for pause in asked):
+        from perdure.runtime.questions import refuse_misfits
+
+        refuse_misfits({pause.id: pause for pause in asked}, given, thread=thread)
 
 
 async def _reloaded(run: Run) -> Restored:

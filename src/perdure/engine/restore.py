@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
+from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.incremental.values import value_of
+from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.reading import folded
-from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, Packed, WriteRow
+from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, WriteItem, WriteRow
 from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, NO_WRITES, START, TASKS
 from perdure.engine.frontier import expanded, indexes
 from perdure.engine.live import Live
-from perdure.engine.questions import Asked
 from perdure.errors import CorruptRecord
-from perdure.types import Interrupt
 
 if TYPE_CHECKING:
     from perdure.checkpoint.serde.base import SerializerProtocol
@@ -35,16 +36,16 @@ class Kept:
         writes: what tasks left, by (origin, path, kind).
     """
 
-    __slots__ = ("_loads", "_values", "entries", "ids", "loaded", "row", "writes")
+    __slots__ = ("_now_ns", "_serde", "entries", "ids", "loaded", "row", "writes")
 
-    def __init__(self, loaded: Loaded, serde: SerializerProtocol) -> None:
+    def __init__(self, loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0) -> None:
         row = loaded.row
         if row is None:
             raise CorruptRecord("there is no checkpoint to restore")
         self.loaded = loaded
         self.row: CheckpointRow = row
-        self._loads = serde.loads_typed
-        self._values = loaded.values
+        self._serde = serde
+        self._now_ns = now_ns
         self.entries: dict[str, Entry] = folded(loaded.chain)
         self.ids = {**loaded.ids, row.n: row.id}
         self.writes: dict[tuple[int, str, int], WriteRow] = {(w.origin, w.path, w.kind): w for w in loaded.writes}
@@ -62,18 +63,24 @@ class Kept:
                     found.append((f"!{path}", task.origin))
         return found
 
-    def _packed(self, packed: Packed | None, ref: int | None) -> Packed:
-        if packed is None:
-            packed = self._values.get(ref) if ref is not None else None
-        if packed is None:
-            raise CorruptRecord(f"value {ref} of checkpoint {self.row.id} is missing", checkpoint=self.row.id)
-        return packed
+    def value(self, item: Entry | WriteItem) -> Any:
+        """The value of an entry or a write.
+
+        Raises:
+            CorruptRecord: it is missing or damaged.
+            StateTypeError: a type in it is unknown here, or no longer fits.
+        """
+        try:
+            return value_of(item, self.loaded.values, self._serde)
+        except CorruptRecord as error:
+            error.checkpoint = error.checkpoint or self.row.id
+            raise
 
     def _items(self, origin: int, path: str, kind: int) -> list[tuple[str, Any]] | None:
         row = self.writes.get((origin, path, kind))
         if row is None:
             return None
-        return [(i.channel, self._loads(self._packed(i.packed, i.ref))) for i in row.items if i.channel != NO_WRITES]
+        return [(item.channel, self.value(item)) for item in row.items if item.channel != NO_WRITES]
 
     def result(self, origin: int, path: str) -> list[tuple[str, Any]] | None:
         """The stored writes of a task, None if it has no result."""
@@ -89,17 +96,11 @@ class Kept:
 
     def questions(self, origin: int, path: str) -> list[Asked]:
         """All questions that a task has asked, in any entry."""
-        found = []
-        for pause, (value, schema, place, digest, entry, together, child) in self._items(origin, path, PAUSES) or ():
-            question = Interrupt(value, pause, response_schema=schema)
-            found.append(Asked(question, place, digest, entry, together, None if child is None else (child[0], child[1])))
-        return found
+        return [asked_again(pause, content, self._now_ns) for pause, content in self._items(origin, path, PAUSES) or ()]
 
     def asked(self, origin: int, path: str) -> list[Asked]:
         """The questions of the task's last entry, answered or not."""
-        found = self.questions(origin, path)
-        last = max((asked.entry for asked in found), default=0)
-        return [asked for asked in found if asked.entry == last]
+        return of_last_entry(self.questions(origin, path))
 
     def answers(self, origin: int, path: str) -> dict[str, Any]:
         """The answers that a task has, by pause id."""
@@ -119,19 +120,21 @@ class Restored(Kept):
         live: the state.
         given: the input, if it has not been used up yet; else MISSING.
         enters: the entry is to run next, and take it in.
+        elements: of channels whose value is stored by element: the value, or a set's members in their stored order.
     """
 
-    __slots__ = ("enters", "given", "live")
+    __slots__ = ("elements", "enters", "given", "live")
 
-    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol) -> None:
-        super().__init__(loaded, serde)
+    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0) -> None:
+        super().__init__(loaded, serde, now_ns)
         row = self.row
+        self.elements: dict[str, Any] = {}
         stored = {
-            key: self.value(entry)
+            key: self._state(key, entry)
             for key, entry in self.entries.items()
             if key in program.channels and program.channels[key].tracked
         }
-        self.live = live = Live(program, stored)
+        self.live = live = Live(program, stored, getattr(serde, "made_of", None))
         live.step = row.step
         self.given: Any = MISSING
         if TASKS in self.entries:
@@ -151,9 +154,17 @@ class Restored(Kept):
         live.joins = {name: frozenset(seen) for name, seen in row.joins.items()}
         live.memories = dict(row.memories)
 
-    def value(self, entry: Entry) -> Any:
-        """The value of an entry."""
-        return self._loads(self._packed(entry.packed, entry.ref))
+    def _state(self, key: str, entry: Entry) -> Any:
+        if not isinstance(entry.parts, Manifest):
+            return self.value(entry)
+        if entry.parts.kind != "set":
+            value = self.elements[key] = self.value(entry)
+            return value
+        # A set forgets the order of its members, which says where each is stored.
+        self.elements[key] = members = self.value(entry._replace(parts=entry.parts._replace(kind="list")))
+        if len(value := set(members)) != len(members):
+            raise CorruptRecord("a stored set is damaged: the same member is there twice", checkpoint=self.row.id, key=key)
+        return value
 
 
 class Failure:

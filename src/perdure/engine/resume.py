@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine.questions import Questions
 from perdure.engine.task import Task
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.pauses import Asked
     from perdure.engine.restore import Restored
     from perdure.engine.run import Run
 
@@ -35,11 +37,16 @@ def _reattach_questions(run: Run, task: Task, restored: Restored) -> None:
         return
     task.questions = Questions(task, earlier)
     waiting = restored.unanswered(task.origin, task.path, run.answers)
-    asked = restored.asked(task.origin, task.path)
-    # A task enters again once all its own questions are answered; one that runs a subgraph, when any of the subgraph's is.
-    enters = not waiting or (len(waiting) < len(asked) and any(question.place is None for question in asked))
-    if not enters:
+    if not enters(restored.asked(task.origin, task.path), waiting):
         task.questions.now = waiting
+
+
+def enters(asked: Sequence[Asked], waiting: Sequence[Asked]) -> bool:
+    """Whether a task's code is entered again, given what it asked last and what of that has no answer.
+
+    It is once all its own questions are answered; code around a subgraph or a durable step, when any of theirs is.
+    """
+    return not waiting or (len(waiting) < len(asked) and any(question.place is None for question in asked))
 
 
 def hand_over(run: Run, task: Task, error: Any, tasks: list[Task]) -> Task:

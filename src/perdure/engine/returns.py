@@ -230,6 +230,23 @@ def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> l
     return goto_writes(program, f"The conditional edge {branch.name!r} of node {node!r} goes to", targets, node=node)
 
 
+def stored_writes(program: Program, writes: Sequence[Write]) -> Sequence[Write]:
+    """The writes without what is never stored: values of untracked keys, also those that a Send brings."""
+    if not program.untracked:
+        return writes
+    kept = [write for write in writes if write[0] not in program.untracked]
+    return [(key, stored_send(program, value)) if key == TASKS else (key, value) for key, value in kept]
+
+
+def stored_send(program: Program, send: Send) -> Send:
+    """The Send without the values of untracked keys."""
+    if not program.untracked or not isinstance(send.arg, dict) or program.untracked.isdisjoint(send.arg):
+        return send
+    return Send(
+        send.node, {key: value for key, value in send.arg.items() if key not in program.untracked}, timeout=send.timeout
+    )
+
+
 def input_writes(program: Program, given: Any) -> list[Write]:
     """The writes of an input.
 

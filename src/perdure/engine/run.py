@@ -13,8 +13,9 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import INTERRUPT, ROOT
 from perdure.engine import returns
 from perdure.engine.live import Live
+from perdure.engine.seam import seam_of
 from perdure.engine.task import Task
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidAnswer, InvalidConfig
 from perdure.runtime.config import recursion_limit, thread_of
 from perdure.runtime.runtime import ExecutionInfo, RunControl, Runtime
 from perdure.streaming.modes import Event
@@ -44,6 +45,7 @@ class Run:
         live: the state.
         journal: its books; None without a saver.
         answers: all answers known, by pause id; shared with the runs of subgraphs.
+        refusals: what the types of questions said against answers; shared likewise.
         call_index: for a subgraph: which of its task's calls it is.
         called: results of durable steps by (origin, path), so that a node that is tried again gets them.
         kept: what was stored of the super-step that the run goes on with.
@@ -51,7 +53,9 @@ class Run:
         threads: for async runs: the runner whose threads durable steps use, made when first needed.
         children: where the subgraphs of stored tasks are, by (origin, path, call): number of the namespace and of the checkpoint.
         modes: the modes that somebody listens to.
-        subgraphs: events of subgraphs are listened to as well.
+        seen: ids of the messages that were told or need not be; None if nobody listens to them.
+        seam: what surrounds its tasks for the sake of other packages, if anything does.
+        below: the modes that somebody listens to in the graphs inside it.
         keys: the keys that its output and its events show; the bare value of a single one.
         context, store, cache, control: what `Runtime` hands to nodes.
         limit: how many super-steps it may take.
@@ -64,6 +68,7 @@ class Run:
 
     __slots__ = (
         "answers",
+        "below",
         "break_after",
         "break_before",
         "cache",
@@ -95,12 +100,14 @@ class Run:
         "previous",
         "program",
         "quiet",
+        "refusals",
         "run_child",
         "run_id",
         "runner",
+        "seam",
+        "seen",
         "skip_breaks",
         "store",
-        "subgraphs",
         "threads",
         "waiting",
     )
@@ -112,7 +119,7 @@ class Run:
         runner: Runner,
         *,
         modes: frozenset[str] = NO_EVENTS,
-        subgraphs: bool = False,
+        below: frozenset[str] = NO_EVENTS,
         context: Any = None,
         store: Any = None,
         cache: Any = None,
@@ -130,7 +137,7 @@ class Run:
         self.config = config
         self.runner = runner
         self.modes = modes
-        self.subgraphs = subgraphs
+        self.below = below
         self.quiet = not modes
         self.keys = (program.single_output or program.output_keys) if keys is None else keys
         self.context = context
@@ -152,7 +159,10 @@ class Run:
         self.live: Live
         self.journal: Journal | None = None
         self.answers: dict[str, Any] = {}
+        self.refusals: list[InvalidAnswer] = []
         self.lock = runner.lock
+        self.seen: set[Any] | None = set() if "messages" in modes else None
+        self.seam = seam_of(self)
         self.call_index = 0
         self.called: dict[tuple[int, str], list[returns.Write]] = {}
         self.kept: Kept | None = None
@@ -181,6 +191,11 @@ class Run:
             self.run_id = os.urandom(8).hex()
         return f"{self.run_id}/{n}"
 
+    def now_ns(self) -> int:
+        """Wall time, by the saver's clock if there is one."""
+        clock = self.clock if self.journal is None else self.journal.session.access.clock
+        return clock.now_ns()
+
     def managed(self, key: str) -> Any:
         """A value that depends on how far the run has come."""
         remaining = self.last_step - (self.live.step + 1)
@@ -204,6 +219,7 @@ class Run:
             context=self.context,
             store=self.store,
             stream_writer=task.writer,
+            message_writer=task.message_writer,
             heartbeat=task.beat,
             previous=self.previous,
             execution_info=info,
@@ -226,12 +242,21 @@ class Run:
     def custom(self, value: Any) -> None:
         """Send a value to the `custom` stream, if anybody listens."""
         if "custom" in self.modes:
-            self.runner.post(Event(self.namespace, "custom", value))
+            self.tell("custom", value)
+
+    def tell(self, mode: str, payload: Any) -> None:
+        """Send an event from inside a node, to a mode that somebody listens to."""
+        self.runner.post(Event(self.namespace, mode, payload))
+
+    @property
+    def is_eager(self) -> bool:
+        """Somebody listens to what nodes send while they run."""
+        return not self.modes.isdisjoint(EAGER)
 
     @property
     def quiet_inside(self) -> bool:
         """Nobody waits for events while a node runs."""
-        return self.quiet or not (self.subgraphs or not self.modes.isdisjoint(EAGER))
+        return self.quiet or not (self.below or self.is_eager)
 
     def values(self, writes: Sequence[returns.Write] = ()) -> Any:
         """The output as it is now, or as it would be with these writes."""

@@ -15,7 +15,8 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, settled, wait_for_steps
+from perdure.engine.attempt import attempt, call_inline, fail, settled, wait_for_steps
+from perdure.engine.runners_pace import Pace
 from perdure.engine.workers import Waiting, Wave, Workers
 from perdure.errors import StepTimeoutError
 
@@ -118,13 +119,14 @@ class BlockingRunner:
 
     blocks = True
 
-    __slots__ = ("_owner", "_queue", "_shared", "_world")
+    __slots__ = ("_owner", "_queue", "_shared", "_world", "pace")
 
     def __init__(self, shared: Shared | None = None) -> None:
         self._owner = shared is None
         self._shared = shared or Shared()
         self._world = BlockingWorld(self._shared)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.pace = Pace()
 
     @property
     def lock(self) -> threading.Lock:
@@ -142,12 +144,20 @@ class BlockingRunner:
 
     def execute(self, task: Task, context: Context) -> None:
         """Run a task on this thread, in `context`."""
-        if not task.node.plain:
-            context.run(run_blocking, attempt(task, self._world))
-            return
-        awaitable = context.run(call_inline, task)
-        if awaitable is not None:
-            context.run(run_blocking, settled(task, awaitable, self._world))
+        try:
+            if not task.node.plain or task.run.seam is not None:
+                context.run(run_blocking, attempt(task, self._world))
+                return
+            awaitable = context.run(call_inline, task)
+            if awaitable is not None:
+                context.run(run_blocking, settled(task, awaitable, self._world))
+        except BaseException as error:
+            if type(error).__name__ != "CancelledError":
+                raise
+            # Nobody cancels a thread: the node raised it by itself. (Told by name, for asyncio may never have been loaded.)
+            from perdure.engine.runners_suspending import cancelled_itself
+
+            fail(task, cancelled_itself(task))
 
     async def run(self, tasks: Sequence[Task], *, limit: int | None, timeout: float | None) -> AsyncGenerator[list[Any], None]:
         """Run tasks on worker threads; see `Runner.run`."""
@@ -157,6 +167,7 @@ class BlockingRunner:
         results = self._queue
         missing = len(tasks)
         grace: float | None = None
+        self.pace.start()
         try:
             wave.grow()
             while missing:
@@ -166,7 +177,9 @@ class BlockingRunner:
                         batch.append(results.get_nowait())
                     except queue.Empty:
                         break
-                missing -= sum(1 for item in batch if id(item) in members)
+                ended = sum(1 for item in batch if id(item) in members)
+                missing -= ended
+                self.pace.taken(len(batch) - ended)
                 yield batch
         except (GeneratorExit, StepTimeoutError):
             self._world.waiting.stop()
@@ -176,6 +189,7 @@ class BlockingRunner:
             raise
         finally:
             wave.stop()
+            self.pace.stop()
             wave.wait(grace)
             if grace is not None:
                 self._world.waiting.stop()
@@ -206,7 +220,13 @@ class BlockingRunner:
 
     def post(self, event: Any) -> None:
         """Hand an event to the iteration over `run`."""
+        self.pace.sent()
         self._queue.put(event)
+        self.pace.hold()
+
+    async def catch_up(self, pace: Pace) -> None:
+        """Block until there is room."""
+        pace.hold()
 
     def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
         """Start a write on a worker thread."""

@@ -7,6 +7,7 @@ is called. A node ends only when its steps have ended: none goes on unseen.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Generator
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -110,7 +111,7 @@ def _settle(call: CallTask, future: StepFuture) -> None:
         questions = call.pauses
         with call.run.lock:
             for question in questions:
-                call.parent.questions.adopt(question, None)
+                call.parent.questions.adopt(question, None, call.number)
         future.set_exception(GraphInterrupt(questions))
     elif call.error is not None:
         future.set_exception(call.error)
@@ -119,14 +120,17 @@ def _settle(call: CallTask, future: StepFuture) -> None:
 
 
 def wait(task: Task) -> None:
-    """Block until the steps that a task's code started have ended."""
-    for _, future in task.steps:
-        if not future.done():
-            future.exception()
+    """Block until the steps and subgraphs that a task's code started have ended."""
+    while pending := _under_way(task):
+        concurrent.futures.wait(pending)
 
 
 async def join(task: Task) -> None:
-    """Suspend until the steps that a task's code started have ended."""
-    pending = [asyncio.wrap_future(future) for _, future in task.steps if not future.done()]
-    if pending:
+    """Suspend until the steps and subgraphs that a task's code started have ended."""
+    while pending := [asyncio.wrap_future(future) for future in _under_way(task)]:
         await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _under_way(task: Task) -> list[Future[Any]]:
+    started = [future for _, future in task.steps] if "steps" in task.__dict__ else []
+    return [future for future in (*started, *task.flights) if not future.done()]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import random
 import threading
 import types
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 from perdure.bridge import run_blocking
 from perdure.engine.attempt import attempt, call_inline, fail, settled, wait_for_steps
 from perdure.engine.runners_blocking import CANCEL_GRACE
+from perdure.engine.runners_held import caught_up, paced, wake
+from perdure.engine.runners_pace import Pace
 from perdure.engine.workers import Lock, Stopped, Waiting, Wave, Workers
 from perdure.errors import NodeCancelledError, NodeTimeoutError, StepTimeoutError
 
@@ -55,6 +58,8 @@ async def settle(awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy |
     Raises:
         NodeTimeoutError: the timeout passed first; the awaitable was cancelled.
     """
+    if task.run.is_eager and inspect.iscoroutine(awaitable):
+        awaitable = paced(awaitable, task)
     if timeout is None:
         return await awaitable
     began = task.heard = task.run.clock.monotonic()
@@ -84,6 +89,13 @@ async def settle(awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy |
         if not work.done():
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            _close_unstarted(awaitable)
+
+
+def _close_unstarted(awaitable: Awaitable[Any]) -> None:
+    # A coroutine that is dropped before its first step would be reported as never awaited.
+    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        awaitable.close()
 
 
 async def _plain(awaitable: Awaitable[Any]) -> Any:
@@ -105,8 +117,9 @@ def settle_on(
             return future.result()
     except concurrent.futures.CancelledError:
         if waiting.stopped:
+            loop.call_soon_threadsafe(_close_unstarted, awaitable)
             raise Stopped from None
-        raise _cancelled_itself(task) from None
+        raise cancelled_itself(task) from None
     except BaseException:
         future.cancel()
         raise
@@ -201,7 +214,7 @@ class SuspendingRunner:
 
     blocks = False
 
-    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_waiting", "_world", "lock")
+    __slots__ = ("_arrived", "_items", "_loop", "_owner", "_shared_workers", "_stopping", "_waiting", "_world", "lock", "pace")
 
     def __init__(self, workers: list[Workers] | None = None, lock: Lock | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -209,6 +222,7 @@ class SuspendingRunner:
         self.lock = lock or Lock()
         self._shared_workers: list[Workers] = [] if workers is None else workers
         self._items: deque[Any] = deque()
+        self.pace = Pace()
         self._arrived = asyncio.Event()
         self._stopping = threading.Event()
         self._waiting = Waiting()
@@ -229,11 +243,15 @@ class SuspendingRunner:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            fail(task, _cancelled_itself(task))
+            fail(task, cancelled_itself(task))
 
     async def _on_thread(self, task: Task) -> None:
         ended = self._loop.create_future()
         context = copy_context()
+
+        def settle_once() -> None:
+            if not ended.done():
+                ended.set_result(None)
 
         def job() -> None:
             try:
@@ -242,7 +260,7 @@ class SuspendingRunner:
                 pass
             except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a thread unseen
                 fail(task, error)
-            self._wake(lambda: ended.done() or ended.set_result(None))
+            self._wake(settle_once)
 
         self.workers.submit(job)
         try:
@@ -267,7 +285,8 @@ class SuspendingRunner:
             # One limit for both: then the loop starts the threads too.
             on_loop, in_threads = list(tasks), []
         futures = [self._loop.create_task(self._one(task, gate), context=base.copy()) for task in on_loop]
-        wave = Wave(self.workers, in_threads, limit, self.execute, self.post, base) if in_threads else None
+        wave = Wave(self.workers, in_threads, limit, self.execute, self._arrive, base) if in_threads else None
+        self.pace.start()
         try:
             if wave is not None:
                 wave.grow()
@@ -275,9 +294,12 @@ class SuspendingRunner:
                 await self._arrival(deadline, wave)
                 batch = list(self._items)
                 self._items.clear()
-                missing -= sum(1 for item in batch if id(item) in members)
+                ended = sum(1 for item in batch if id(item) in members)
+                missing -= ended
+                self.pace.taken(len(batch) - ended)
                 yield batch
         finally:
+            self.pace.stop()
             self._stopping.set()
             self._waiting.stop()
             for future in futures:
@@ -323,10 +345,10 @@ class SuspendingRunner:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            fail(task, _cancelled_itself(task))
+            fail(task, cancelled_itself(task))
         except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a task unseen
             fail(task, error)
-        self.post(task)
+        self._arrive(task)
 
     @property
     def workers(self) -> Workers:
@@ -338,7 +360,7 @@ class SuspendingRunner:
     def execute(self, task: Task, context: Context) -> None:
         """Run a sync node's task on this worker thread."""
         world = ThreadWorld(self._loop, self._stopping, self._waiting)
-        if not task.node.plain:
+        if not task.node.plain or task.run.seam is not None:
             context.run(run_blocking, attempt(task, world))
             return
         awaitable = context.run(call_inline, task)
@@ -351,6 +373,16 @@ class SuspendingRunner:
 
     def post(self, event: Any) -> None:
         """Hand an event to the iteration over `run`, from the loop or from a thread."""
+        self.pace.sent()
+        self._arrive(event)
+        self.pace.hold()
+
+    async def catch_up(self, pace: Pace) -> None:
+        """Suspend until there is room."""
+        if pace.is_behind:
+            await caught_up(pace)
+
+    def _arrive(self, event: Any) -> None:
         self._items.append(event)
         try:
             on_loop = asyncio.get_running_loop() is self._loop
@@ -362,12 +394,7 @@ class SuspendingRunner:
             self._wake(self._arrived.set)
 
     def _wake(self, callback: Callable[[], Any]) -> None:
-        """Have the loop call this soon."""
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            # The loop is closed: the run was left while a thread still worked, and nobody waits for it any more.
-            return
+        wake(self._loop, callback)
 
     def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
         """Start a write as a task of the loop."""
@@ -388,7 +415,8 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _cancelled_itself(task: Task) -> NodeCancelledError:
+def cancelled_itself(task: Task) -> NodeCancelledError:
+    """The error for a node that raised CancelledError while nobody had cancelled the run."""
     return NodeCancelledError(
         f"node {task.node.name!r} raised CancelledError, but nobody had cancelled the run", node=task.node.name
     )

@@ -41,14 +41,17 @@ class Snapshooter:
         namespace: its namespace.
         live: it is asked for as "now", not by id: results of the open super-step are shown as if they were applied, and tasks that
             have one are not next.
+        now_ns: the time by which questions are overdue.
     """
 
-    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol, namespace: str, *, live: bool) -> None:
+    def __init__(
+        self, program: Program, loaded: Loaded, serde: SerializerProtocol, namespace: str, *, live: bool, now_ns: int = 0
+    ) -> None:
         self.program = program
         self.loaded = loaded
         self.namespace = namespace
         self.live = live
-        self.restored = Restored(program, loaded, serde)
+        self.restored = Restored(program, loaded, serde, now_ns)
         self.row = self.restored.row
         self.answers: dict[str, Any] = {}
         for path, origin in self.restored.paths():
@@ -64,7 +67,9 @@ class Snapshooter:
         thread = self.loaded.thread.thread
         tasks = self._tasks(states)
         done = [write for task, writes in tasks if writes is not None and self.live for write in writes]
-        following = tuple(task.name for task, writes in tasks if writes is None or not self.live)
+        # Where every task has a result and yet no checkpoint holds them, applying them failed: they are still to be applied.
+        waits = self.live and any(writes is None for _, writes in tasks)
+        following = tuple(task.name for task, writes in tasks if writes is None or not waits)
         parent = (row.extra or {}).get("parent") or (None if row.parent is None else self.loaded.ids.get(row.parent))
         shown = tuple(task for task, _ in tasks)
         return StateSnapshot(
@@ -149,6 +154,8 @@ class Snapshooter:
             asked = restored.asked(origin, path)
         by_handler = restored.unanswered(origin, f"!{path}", self.answers)
         pauses: tuple[Interrupt, ...] = tuple(one.question for one in (*asked, *by_handler))
+        if failure is not None and not failure.handled and any(one.place is not None for one in asked):
+            failure = None  # it was tried again since, and asked
         result = None
         if writes is not None:
             result = returns.result_of(writes, self.program.stream_keys, root=self.program.root)
@@ -162,7 +169,10 @@ class Snapshooter:
             status = "cancelled" if failure.cancelled else "error"
         else:
             status = "paused" if pauses else "pending"
-        task = PregelTask(task_id(public, self.namespace, path), name, where, error, pauses, state, result, status)
+        # What asked is counted; so is the entry that came to an end, which asks nothing.
+        ended = writes is not None or (failure is not None and not pauses)
+        entries = max((one.entry for one in restored.questions(origin, path)), default=0) + ended
+        task = PregelTask(task_id(public, self.namespace, path), name, where, error, pauses, state, result, status, entries)
         return task, writes
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from perdure.engine import telling
 from perdure.engine.attempt import fail
 from perdure.engine.task import Task
-from perdure.errors import InPlaceChangeWarning, ParentCommand
+from perdure.errors import InPlaceChangeWarning, InvalidState, ParentCommand
 from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
+    from perdure.engine.journal import Ending, Journal
     from perdure.engine.run import Run
 
 
@@ -22,13 +23,34 @@ def stage_result(run: Run, task: Task) -> None:
     if journal is None or task.stored:
         return
     try:
+        _check_alone(run, task)
         journal.result(task)
     except Exception as error:  # noqa: BLE001 - whatever the serializer raises belongs to this task
         fail(task, error)
 
 
-async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: list[Event]) -> None:
-    """End the run inside a super-step: keep good results, questions and errors; raise the first failure."""
+def _check_alone(run: Run, task: Task) -> None:
+    """Refuse a result that does not fit the schema before it is stored: stored, it would count, and its node never be asked again."""
+    validate = run.program.validate_state
+    if validate is None or not task.writes:
+        return
+    try:
+        validate(run.live.preview(task.writes), frozenset(channel for channel, _ in task.writes))
+    except InvalidState as error:
+        error.node = task.node.name
+        raise
+
+
+async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: list[Event], *, left: bool = False) -> None:
+    """End the run inside a super-step: keep good results, questions and errors; raise the first failure.
+
+    Args:
+        run: the run.
+        tasks: all tasks of the super-step.
+        failed: those that have failed.
+        told: takes events.
+        left: nothing but that whoever listened has left is why it ends.
+    """
     journal = run.journal
     finished = [task for task in tasks if task.writes is not None]
     run.live.undo(write for task in finished for write in task.writes or ())
@@ -40,24 +62,53 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
         for task in finished:
             stage_result(run, task)
         for task in tasks:
-            if task.is_paused:
-                journal.pauses(task)
-                for step, _ in task.steps if "steps" in task.__dict__ else ():
-                    if step.is_paused:
-                        journal.pauses(step)
-            elif task.cancelled or (task.error is not None and not isinstance(task.error, ParentCommand)):
-                journal.error(task)
-        await journal.flush("error" if failed or cancelled else "interrupted")
+            _stage_unfinished(run, journal, task)
+        otherwise: Ending = "error" if failed or cancelled else "interrupted"
+        await journal.flush(_ending_of_left(run, tasks) if left else otherwise)
         await journal.session.settle()
     if failed:
         first = failed[0].error
         if first is not None:
             raise first
-    if cancelled:
+    if cancelled or left:
         return
     run.outcome = "paused"
+    if run.parent is None and run.refusals:
+        raise run.refusals[0]
+    _tell_parent(run)
     if finished and told is not None:
         telling.values(run, told, None, finished)
+
+
+def _stage_unfinished(run: Run, journal: Journal, task: Task) -> None:
+    """Stage what is to be known of a task that has not finished: its questions, its failure, or that it was cancelled."""
+    if task.is_paused:
+        if run.refusals:
+            _withdraw_answers(run, journal, task)
+        journal.pauses(task)
+        for step, _ in task.steps if "steps" in task.__dict__ else ():
+            if step.is_paused:
+                journal.pauses(step)
+    elif task.cancelled or (task.error is not None and not isinstance(task.error, ParentCommand)):
+        journal.error(task)
+
+
+def _withdraw_answers(run: Run, journal: Journal, task: Task) -> None:
+    """Forget the answers of a task that their questions refused: those are open again."""
+    given = {pause: run.answers[pause] for pause in task.questions.earlier if pause in run.answers}
+    journal.answers(task.origin, task.path, given)
+
+
+def _tell_parent(run: Run) -> None:
+    """Note the questions of a subgraph with the task that runs it: its code may turn away before they reach it."""
+    task = run.parent
+    if task is None:
+        return
+    journal = run.journal
+    at = None if journal is None or journal.row is None else (journal.ns, journal.row.n)
+    with task.run.lock:
+        for question in run.waiting:
+            task.questions.adopt(question, at)
 
 
 def warn_of_changes(run: Run, tasks: Sequence[Task]) -> None:
@@ -75,3 +126,10 @@ def warn_of_changes(run: Run, tasks: Sequence[Task]) -> None:
             InPlaceChangeWarning,
             stacklevel=2,
         )
+
+
+def _ending_of_left(run: Run, tasks: list[Task]) -> Ending:
+    """How a run has ended that nobody listens to any more: well, if nothing had gone wrong before."""
+    if any(task.error is not None and task.handled is None for task in tasks):
+        return "error"
+    return "interrupted" if run.waiting else "idle"

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
-from perdure.engine import returns
+from perdure.engine import asking, messaging, returns
 from perdure.engine.questions import Questions
-from perdure.errors import GraphInterrupt
 from perdure.ids import TaskId, task_id
-from perdure.runtime.questions import answer_schema
 from perdure.scope import CURRENT
-from perdure.types import Interrupt, RunnableConfig, Send, TimeoutPolicy
+from perdure.types import NO_ANSWER, Interrupt, RunnableConfig, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
     from perdure.cache.base import FullKey
     from perdure.engine.calls import CallTask
     from perdure.engine.program import Call, Node, StateView
     from perdure.engine.returns import Write
-    from perdure.engine.runners_calls import StepFuture
     from perdure.engine.run import Run
+    from perdure.engine.runners_calls import StepFuture
+    from perdure.streaming.writer import MessageWriter
 
 
 class Task:
@@ -50,6 +49,8 @@ class Task:
         handled: the task that handles its failure, or for a handler None.
         failed: for a handler: the task it handles.
         parent_command: a command for the graph around, that a node of this task's subgraph gave.
+        pushed: what its code has written before it returned.
+        is_step: it is a durable step inside a node, not a node.
     """
 
     # Most tasks never touch most of these: class attributes cost nothing for each task, as slots would.
@@ -68,6 +69,8 @@ class Task:
     memories: Mapping[str, int] = MappingProxyType({})
     failed: Task | None = None
     handled: Task | None = None
+    pushed: Sequence[Write] = ()
+    is_step = False
     _id: TaskId | None = None
     _config: RunnableConfig | None = None
     _runtime: Any = None
@@ -90,6 +93,16 @@ class Task:
         return []
 
     @cached_property
+    def flights(self) -> list[Any]:
+        """Futures of the ends of the subgraphs that its code has called and that are under way."""
+        return []
+
+    @property
+    def has_helpers(self) -> bool:
+        """Its code has started steps or subgraphs, which may not have ended."""
+        return "steps" in self.__dict__ or "flights" in self.__dict__
+
+    @cached_property
     def keep_alive(self) -> set[Any]:
         """Tasks of the event loop that run its steps: the loop itself holds them only weakly."""
         return set()
@@ -100,7 +113,8 @@ class Task:
         Raises:
             UnknownKey, UnknownNode, InvalidUpdateError, ParentCommand: see `returns.writes_of`.
         """
-        return returns.writes_of(self.run.program, self.node.name, value)
+        writes = returns.writes_of(self.run.program, self.node.name, value)
+        return [*self.pushed, *writes] if self.pushed else writes
 
     @cached_property
     def questions(self) -> Questions:
@@ -167,6 +181,7 @@ class Task:
             self.questions.begin()
         self.halted = False
         self.error = None
+        self.pushed = ()
         self._runtime = None
 
     def call(self) -> Any:
@@ -226,6 +241,10 @@ class Task:
             self._config = self._make_config()
         return self._config
 
+    @config.setter
+    def config(self, config: RunnableConfig) -> None:
+        self._config = config
+
     def _make_config(self) -> RunnableConfig:
         run = self.run
         given = run.config
@@ -257,15 +276,36 @@ class Task:
 
     def write_custom(self, value: Any) -> None:
         """Send a value to the `custom` stream."""
-        timeout = self.timeout
-        if timeout is not None and timeout.refresh_on == "auto":
-            self.beat()
+        self.sign_of_life()
         self.run.custom(value)
+
+    def message_writer(
+        self, *, id: str | None = None, role: str = "assistant", name: str | None = None, tags: Sequence[str] = ()
+    ) -> MessageWriter:
+        """Streams a message while it is written: see `perdure.config.get_message_writer`."""
+        return messaging.writer_of(self, id=id, role=role, name=name, tags=tags)
+
+    def push_message(self, message: Any, state_key: str | None) -> Any:
+        """Tells a message and writes it: see `perdure.graph.message.push_message`."""
+        return messaging.push(self, message, state_key)
+
+    async def caught_up(self) -> None:
+        """Wait, in async code, while whoever listens is far behind."""
+        from perdure.engine.runners_held import caught_up
+
+        await caught_up(self.run.runner.pace)
+        self.beat()
 
     @property
     def timeout(self) -> TimeoutPolicy | None:
         """How long an attempt may take: what its Send says, or else its node."""
         return (None if self.send is None else self.send.timeout) or self.node.timeout
+
+    def sign_of_life(self) -> None:
+        """Stream output is a sign of life, unless only heartbeats are to count."""
+        timeout = self.timeout
+        if timeout is not None and timeout.refresh_on == "auto":
+            self.beat()
 
     def beat(self) -> None:
         """A sign of life, for idle timeouts."""
@@ -287,23 +327,17 @@ class Task:
         session = journal.session
         return session.thread == thread and session.access.saver is saver
 
-    def ask(self, value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
-        """The answer to this question, or a pause.
-
-        A pause is registered before it is raised, so that it counts even if the node swallows the signal.
-
-        Raises:
-            GraphInterrupt: the question is open.
-            AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
-        """
-        with self.run.lock:
-            identity, place, digest = self.questions.identify(value, key)
-            answers = self.run.answers
-            if identity in answers:
-                return answers[identity]
-            question = Interrupt(value, identity, response_schema=answer_schema(response_schema))
-            self.questions.register(question, place, digest)
-        raise GraphInterrupt([question])
+    def ask(
+        self,
+        value: Any,
+        *,
+        response_schema: Any = None,
+        key: str | None = None,
+        deadline: Any = None,
+        default: Any = NO_ANSWER,
+    ) -> Any:
+        """The answer to this question, or a pause. See `asking.ask`."""
+        return asking.ask(self, value, response_schema=response_schema, key=key, deadline=deadline, default=default)
 
 
 class Entry(Task):

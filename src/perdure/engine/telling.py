@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.clock import iso_of
 from perdure.constants import CONF, INTERRUPT, START
-from perdure.engine import returns
+from perdure.engine import messaging, returns
 from perdure.engine.plan import names_of
 from perdure.ids import ticks_in, unix_ns_of
 from perdure.streaming import events
@@ -41,6 +41,10 @@ def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
     """Tasks begin."""
     if run.quiet:
         return
+    if run.seen is not None:
+        tasks = list(tasks)
+        for task in tasks:
+            messaging.given(run, task)
     if "tasks" not in run.modes and "debug" not in run.modes:
         return
     for task in tasks:
@@ -60,7 +64,9 @@ def ended(run: Run, found: list[Event], task: Task) -> None:
     modes = run.modes
     if task.pauses and task.writes is None:
         asked(run, found, task)
-    elif task.writes is not None and "updates" in modes:
+    elif task.writes is not None and run.seen is not None and not task.cached:
+        messaging.returned(run, found, task)
+    if task.writes is not None and "updates" in modes:
         update = returns.update_of(task.writes, run.keys, root=run.program.root)
         payload: dict[str, Any] = {task.node.name: update}
         if task.cached:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.engine import cached, telling
@@ -14,6 +15,7 @@ from perdure.failpoints import failpoint
 from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
+    from perdure.engine.ports import InFlight
     from perdure.engine.run import Run
 
 
@@ -33,6 +35,10 @@ async def together(run: Run, tasks: list[Task], todo: list[Task], told: list[Eve
     wave = todo
     try:
         while wave:
+            if told and run.journal is not None:
+                # Held back until the step before is durable, but no longer: not until the first of these tasks has ended.
+                in_flight = list(run.journal.session.in_flight)
+                run.runner.start(partial(_landed, run, in_flight))
             running = run.runner.run(wave, limit=run.max_concurrency, timeout=run.program.step_timeout)
             try:
                 async for batch in running:
@@ -40,23 +46,46 @@ async def together(run: Run, tasks: list[Task], todo: list[Task], told: list[Eve
                     if told:
                         yield told[:]
                         told.clear()
-                    if any(task.error is not None and task.handled is None for task in wave):
+                    if step.failed:
                         break
             finally:
                 await running.aclose()
             wave, step.handlers = step.handlers, []
-    except BaseException:
+    except BaseException as error:
         for task in tasks:
             if task.writes is None and task.error is None and not task.is_paused:
                 task.cancelled = True
-        await stop_between(run, tasks, [], [])
+        await stop_between(run, tasks, [], [], left=isinstance(error, GeneratorExit))
         raise
 
 
-class _Step:
-    """What is known of a super-step while its tasks run."""
+async def _landed(run: Run, writes: list[InFlight]) -> None:
+    """Wake whoever iterates over the running tasks once these writes have ended, well or not."""
+    for write in writes:
+        try:
+            await write.wait()
+        except Exception:  # noqa: BLE001 - the run hears of it where it settles
+            break
+    run.runner.post(None)
 
-    __slots__ = ("_missing", "_run", "_tasks", "_told", "handlers")
+
+def _is_for_handler(task: Task) -> bool:
+    # One that has asked is not done with: it goes on when it is answered.
+    return (
+        task.error is not None and task.node.handler is not None and not (isinstance(task.error, ParentCommand) or task.pauses)
+    )
+
+
+class _Step:
+    """What is known of a super-step while its tasks run.
+
+    Attributes:
+        handlers: the handlers of failed tasks that are to run next.
+        failed: a task that was taken has failed, and nobody handles that. (One that has failed but was not taken yet is in nobody's
+            books: its event is still to be told, its handler still to be found.)
+    """
+
+    __slots__ = ("_missing", "_run", "_tasks", "_told", "failed", "handlers")
 
     def __init__(self, run: Run, tasks: list[Task], todo: list[Task], told: list[Event]) -> None:
         self._run = run
@@ -64,6 +93,7 @@ class _Step:
         self._told = told
         self._missing = len(todo)
         self.handlers: list[Task] = []
+        self.failed = False
 
     async def take(self, batch: list[Any]) -> None:
         """Take what has come: events are told, results stored, failures handed to their handlers."""
@@ -76,16 +106,18 @@ class _Step:
         staged = False
         for item in batch:
             if not isinstance(item, Task):
-                self._told.append(item)
+                if item is not None:
+                    self._told.append(item)
                 continue
             self._missing -= 1
-            if item.error is not None and item.node.handler is not None and not isinstance(item.error, ParentCommand):
+            if _is_for_handler(item):
                 self.handlers.append(hand_over(run, item, item.error, self._tasks))
                 self._missing += 1
             # A result that completes the super-step goes into the commit of its checkpoint instead.
             if journal is not None and item.writes is not None and len(self._tasks) > 1:
                 stage_result(run, item)
                 staged = True
+            self.failed = self.failed or (item.error is not None and item.handled is None)
             telling.ended(run, self._told, item)
         if staged and self._missing and journal is not None and journal.session.durability != "exit":
             await journal.flush()

@@ -71,6 +71,11 @@ def merged(base: RunnableConfig, given: RunnableConfig) -> RunnableConfig:
     return result  # type: ignore[return-value]
 
 
+def inherited(config: RunnableConfig) -> RunnableConfig:
+    """What a run inside another one takes over from it: all but what names that one."""
+    return {key: value for key, value in config.items() if key not in ("run_name", "run_id")}  # type: ignore[return-value]
+
+
 def thread_of(config: Mapping[str, Any]) -> str:
     """The thread that a config names, as text.
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar, cast
 
 from perdure.scope import current_task
+from perdure.streaming.writer import MessageWriter
 
 ContextT = TypeVar("ContextT")
 
 
 def _no_writer(_: Any) -> None:
     """Nobody streams."""
+
+
+def _no_message_writer(
+    *,
+    id: str | None = None,
+    role: str = "assistant",
+    name: str | None = None,
+    tags: Sequence[str] = (),  # noqa: ARG001 - nobody streams
+) -> MessageWriter:
+    """Nobody streams, but the message is collected all the same."""
+    return MessageWriter(id=id, role=role, name=name)
 
 
 def _no_heartbeat() -> None:
@@ -89,6 +101,7 @@ class Runtime(Generic[ContextT]):
         context: the object given as `context=`, of the graph's context schema.
         store: the store the graph was compiled with.
         stream_writer: sends a value to the `custom` stream.
+        message_writer: makes a writer that streams a message: see `perdure.config.get_message_writer`.
         heartbeat: a sign of life, for idle timeouts.
         previous: the value an entrypoint saved the last time.
         execution_info: where this is.
@@ -101,6 +114,7 @@ class Runtime(Generic[ContextT]):
     context: ContextT = None  # type: ignore[assignment]
     store: Any = None
     stream_writer: Callable[[Any], None] = field(default=_no_writer)
+    message_writer: Callable[..., MessageWriter] = field(default=_no_message_writer)
     heartbeat: Callable[[], None] = field(default=_no_heartbeat)
     previous: Any = None
     execution_info: ExecutionInfo | None = None
@@ -125,7 +139,7 @@ class Runtime(Generic[ContextT]):
     def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
         """The same with whatever `other` has set."""
         blank: Runtime[ContextT] = Runtime()
-        names = ("context", "store", "stream_writer", "heartbeat", "previous", "execution_info", "server_info", "control")
+        names = [each.name for each in fields(self) if each.name != "idempotency_key"]
         changes = {name: value for name in names if (value := getattr(other, name)) is not getattr(blank, name)}
         return replace(self, **changes)
 

@@ -1,0 +1,170 @@
+"""The values of a journal: what tasks wrote, and what became of the state, on their way to rows.
+
+Everything is encoded when it is staged. An error names the node and the key, and leaves nothing half staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from perdure.channels.base import MISSING
+from perdure.channels.last_value import LastValue
+from perdure.checkpoint.incremental.writer import Draft, Form, ValueWriter, is_incremental
+from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow
+from perdure.constants import NO_WRITES, START
+from perdure.errors import NotStorable
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.incremental.writer import Fresh
+    from perdure.engine.live import Live
+    from perdure.engine.session import Session
+    from perdure.engine.task import Task
+
+NULL = Packed("null", b"")
+NOTHING = (WriteItem(NO_WRITES, NULL),)
+"""The items of a row that has none."""
+
+
+class Encoding:
+    """Encodes for one journal.
+
+    Attributes:
+        writer: makes the rows.
+    """
+
+    __slots__ = ("_recent", "_session", "writer")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.writer = ValueWriter(session.numbers, lambda: session.serde)
+        self._recent: dict[int, tuple[Any, Form | Draft]] = {}
+
+    def items(self, values: Iterable[tuple[str, Any]], where: str) -> tuple[WriteItem, ...]:
+        """Questions, answers, errors: values that become nothing else.
+
+        Raises:
+            NotStorable: one of them cannot be stored; nothing was staged.
+        """
+        self.writer.begin()
+        items = tuple([WriteItem(channel, *self.form(value, where, channel)) for channel, value in values])
+        self.writer.end()
+        return items or NOTHING
+
+    def writes(self, row: WriteRow, writes: Iterable[tuple[str, Any]], where: str | Task) -> None:
+        """Give a row the writes of a task.
+
+        Raises:
+            NotStorable: one of them cannot be stored; nothing was staged.
+        """
+        self.writer.begin()
+        items: list[WriteItem] = []
+
+        def put(at: int) -> Callable[[Form], None]:
+            def settle(form: Form) -> None:
+                items[at] = WriteItem(items[at].channel, *form)
+                row.items = tuple(items)
+
+            return settle
+
+        for channel, value in writes:
+            if value is None:
+                items.append(WriteItem(channel, NULL))
+                continue
+            form = self._named(lambda: self.writer.written(row, channel, value, put(len(items))), where, channel)  # noqa: B023
+            self._recent[id(value)] = (value, form)
+            items.append(WriteItem(channel, *form) if isinstance(form, Form) else WriteItem(channel, None))
+        row.items = tuple(items) or NOTHING
+        self.writer.end()
+
+    def state(self, live: Live, n: int, changed: Iterable[str], changes: dict[str, Entry | None], *, go_on: bool) -> None:
+        """The entries of channels that have changed. It is part of a checkpoint, which begins and ends the staging.
+
+        Args:
+            live: the state.
+            n: number of the checkpoint.
+            changed: keys whose values may differ from the parent's.
+            changes: gets their entries.
+            go_on: the checkpoint's parent is the newest of its namespace.
+
+        Raises:
+            NotStorable: a value cannot be stored.
+        """
+        writer = self.writer
+        fresh: dict[str, Fresh] = {}
+        for key in changed:
+            channel = live.channels[key]
+            if not channel.tracked:
+                continue
+            value = channel.checkpoint()
+            if value is MISSING:
+                changes[key] = None
+                writer.forget(key)
+                continue
+            # What a task wrote to a LastValue is its value, and is encoded once. Not so for reducers, which may have extended
+            # the very object that was written.
+            seen = self._recent.get(id(value)) if type(channel) is LastValue else None
+            known = seen[1] if seen is not None and seen[0] is value else None
+            if isinstance(known, Form):
+                changes[key] = Entry(n, *known)
+                writer.forget(key)
+                continue
+            form, new = self._named(lambda: writer.channel(key, value, go_on=go_on, draft=known), "state", key)  # noqa: B023
+            changes[key] = Entry(n, *form)
+            if known is not None:
+                writer.settle(known, form)
+            elif new is not None:
+                fresh[key] = new
+        self._recent = {}
+        writer.matched(fresh)
+
+    def input(self, row: CheckpointRow, given: Any, entries: dict[str, Entry]) -> Entry:
+        """The entry of an input. Each of its values is stored for itself: they are about to become values of channels.
+
+        Args:
+            row: the checkpoint that keeps it.
+            given: the input.
+            entries: the journal's, where the entry is corrected when it is known what became of its values.
+
+        Raises:
+            NotStorable: it cannot be stored.
+        """
+        writer = self.writer
+        whole = type(given) is not dict or not is_incremental(self._session.serde) or any(type(key) is not str for key in given)
+        form = self.form(given, "input", START) if whole else self._named(lambda: writer.inline(given), "input", START)
+        if form is not None:
+            return Entry(row.n, *form)
+        items: list[WriteItem] = []
+
+        def entry() -> Entry:
+            return Entry(row.n, None, None, Record(tuple(items)))
+
+        def put(at: int) -> Callable[[Form], None]:
+            def settle(form: Form) -> None:
+                items[at] = WriteItem(items[at].channel, *form)
+                row.changes[START] = entry()
+                if START in entries and entries[START].version == row.n:
+                    entries[START] = entry()
+
+            return settle
+
+        for key, value in given.items():
+            form = writer.written(row, key, value, put(len(items)))
+            items.append(WriteItem(key, *form) if isinstance(form, Form) else WriteItem(key, None))
+        return entry()
+
+    def form(self, value: Any, where: str | Task, key: str) -> Form:
+        """A value in one piece; see `writes`."""
+        form: Form = self._named(lambda: self.writer.whole(value), where, key)
+        return form
+
+    def _named(self, encode: Callable[[], Any], where: str | Task, key: str) -> Any:
+        """What `encode` returns; its error says where the value was."""
+        try:
+            return encode()
+        except NotStorable as error:
+            place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
+            error.key = path = f"{place}[{key!r}]{error.key or ''}"
+            error.thread = error.thread or self._session.thread
+            error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
+            raise
