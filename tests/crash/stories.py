@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import operator
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from perdure.checkpoint.saver import Saver
+from perdure.func import task
 from perdure.graph import START, StateGraph
 from perdure.types import Command, Send, interrupt
 from tests.promises.ways import Way, on
@@ -34,12 +36,19 @@ class Teller:
         os.close(handle)
 
     def node(self, label: str, seconds: float = 0.0) -> Callable[..., Any]:
+        """A node that takes a while. Those that run side by side end one after the other, so that each may be stored alone."""
+
         def node(state: Any) -> Any:
             time.sleep(seconds)
             self.note(label)
             return {"log": [label]}
 
-        return self.way.node(node)
+        async def anode(state: Any) -> Any:
+            await asyncio.sleep(seconds)
+            self.note(label)
+            return {"log": [label]}
+
+        return anode if self.way.is_async else node
 
 
 def loop(teller: Teller) -> StateGraph[Any, Any, Any, Any]:
@@ -67,15 +76,16 @@ def abreast(teller: Teller) -> StateGraph[Any, Any, Any, Any]:
 
 
 def fan_out(teller: Teller) -> StateGraph[Any, Any, Any, Any]:
+    async def awork(given: int) -> Any:
+        return await teller.node(f"work{given}", 0.004 * given)({})
+
     def work(given: int) -> Any:
-        time.sleep(0.002 * (given % 3))
-        teller.note(f"work{given}")
-        return {"log": [f"work{given}"]}
+        return teller.node(f"work{given}", 0.004 * given)({})
 
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
-    builder.add_node("work", teller.way.node(work))
+    builder.add_node("work", awork if teller.way.is_async else work)
     builder.add_node("end", teller.node("end"))
-    builder.add_conditional_edges(START, lambda state: [Send("work", n) for n in range(5)], ["work"])
+    builder.add_conditional_edges(START, lambda state: [Send("work", n) for n in range(4)], ["work"])
     builder.add_edge("work", "end")
     return builder
 
@@ -124,12 +134,36 @@ def subgraph(teller: Teller) -> StateGraph[Any, Any, Any, Any]:
     return builder
 
 
+def steps(teller: Teller) -> StateGraph[Any, Any, Any, Any]:
+    """Three durable steps inside of one node, which is entered again where it was killed."""
+
+    def step(n: int) -> str:
+        teller.note(f"step{n}")
+        return f"step{n}"
+
+    durable: Any = task(teller.way.node(step))
+
+    def node(state: State) -> Any:
+        return {"log": [durable(n).result() for n in range(3)]}
+
+    async def anode(state: State) -> Any:
+        return {"log": [await durable(n) for n in range(3)]}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
+    builder.add_node("node", anode if teller.way.is_async else node)
+    builder.add_node("after", teller.node("after"))
+    builder.add_edge(START, "node")
+    builder.add_edge("node", "after")
+    return builder
+
+
 STORIES: dict[str, tuple[Callable[[Teller], StateGraph[Any, Any, Any, Any]], int]] = {
     "loop": (loop, 1),
     "abreast": (abreast, 3),
-    "fan_out": (fan_out, 5),
+    "fan_out": (fan_out, 4),
     "question": (question, 2),
     "subgraph": (subgraph, 2),
+    "steps": (steps, 1),
     "closed": (loop, 1),
     "edited": (loop, 1),
 }
@@ -142,7 +176,7 @@ def finish(story: str, saver: Saver, ledger: Path, way: Way, durability: Any) ->
     for _ in range(20):
         snapshot = way.state(graph, on())
         if snapshot.metadata is None:
-            if story == "closed" and not way.is_async:
+            if story == "closed":
                 stream: Any = graph.stream({"log": [], "n": 0}, on(), durability=durability)
                 with contextlib.closing(stream):
                     next(stream)

@@ -7,6 +7,7 @@ import sqlite3
 
 from perdure.backends.sqlite.schema import APPLICATION_ID, NEWEST, migration, statements_in
 from perdure.checkpoint import records, rows
+from perdure.checkpoint.incremental import compression, manifest, segments, tracker, writer
 from perdure.checkpoint.serde import format_v1
 from perdure.engine.journal import CHAIN_SPAN
 from tests.docs.pages import ROOT
@@ -16,7 +17,7 @@ PAGE = (ROOT / "docs" / "explanation" / "storage-format.md").read_text(encoding=
 
 def test_the_shapes_of_bodies_are_those_of_the_code():
     shapes = [line.strip() for line in (rows.__doc__ or "").splitlines() if re.match(r"    \w+ +[\[{]", line)]
-    assert len(shapes) == 5
+    assert len(shapes) == 7
     assert [shape for shape in shapes if shape not in PAGE] == []
 
 
@@ -47,6 +48,14 @@ def test_numbers_of_the_format_are_those_of_the_code():
     assert f"Every {records.FULL_EVERY}th row" in prose
     assert f"more than {CHAIN_SPAN} numbers" in prose
     assert f"up to {records.INLINE_LIMIT} bytes" in prose
+    assert f"takes more than {writer.WHOLE_LIMIT:,} bytes as a whole" in prose
+    assert f"of {segments.ALONE} bytes or more has a segment of its own" in prose
+    assert f"up to about {segments.SHARED:,} bytes" in prose
+    assert f"at most {manifest.MAX_PARTS} parts" in prose
+    assert f"({tracker.FEWEST} to {tracker.MOST:,})" in prose
+    assert f"of more than {compression.LEAST:,} bytes is compressed" in prose
+    assert f"up to {writer.REMEMBERED:,} large values" in prose
+    assert ", ".join(f"{at} {kind}" for at, kind in enumerate(manifest.KINDS)) in prose
     kinds = (records.RESULT, records.ERROR, records.PAUSES, records.ANSWERS)
     assert "{} (result), {} (error), {} (questions) and {} (answers)".format(*kinds) in prose
 

@@ -13,6 +13,7 @@ import json
 import operator
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -108,15 +109,22 @@ def paused(saver: Saver) -> Any:
 
 def failed(saver: Saver) -> Any:
     """A result beside a failure, and a join that waits for both."""
+    good_ran = threading.Event()
+
+    def good(state: State) -> Any:
+        ran.append("good")
+        good_ran.set()
+        return {"log": ["good"]}
 
     def bad(state: State) -> Any:
         ran.append("bad")
         if not mended:
+            good_ran.wait(10)
             raise ConnectionError("the service is down")
         return {"log": ["bad"]}
 
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
-    builder.add_node("good", _node("good"))
+    builder.add_node("good", good)
     builder.add_node("bad", bad)
     builder.add_node("end", _node("end"))
     builder.add_edge(START, "good")

@@ -74,7 +74,9 @@ class Told:
             result = call()
         except Exception as error:
             notes = list(getattr(error, "__notes__", ()))
-            self.seen.append((type(error).__name__, str(error), getattr(error, "code", None), getattr(error, "node", None), notes))
+            self.seen.append(
+                (type(error).__name__, str(error), getattr(error, "code", None), getattr(error, "node", None), notes)
+            )
         else:
             self.seen.append(_text(result))
 
@@ -145,7 +147,7 @@ def two_questions_of_one_node(told: Told) -> None:
 
 
 def questions_side_by_side(told: Told) -> None:
-    nodes = {name: told.says(name, lambda name=name: interrupt(name)) for name in "ab"}
+    nodes = {"a": told.says("a", lambda: interrupt("a")), "b": told.says("b", lambda: interrupt("b"))}
     graph = told.compiled(abreast(*nodes.items(), ("c", told.says("c"))))
     told.call(graph, {"log": []})
     told.call(graph, Command(resume="which?"))
@@ -187,7 +189,7 @@ def a_failure_beside_a_result(told: Told) -> None:
         return {"log": ["bad"]}
 
     async def afails(state: Any) -> Any:
-        while not done.is_set():
+        while not done.is_set():  # noqa: ASYNC110 - what is waited for is no event of this loop
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.01)
         return fails(state)

@@ -1,7 +1,5 @@
 """P1: a super-step is one atomic commit. P2: a stored result is never computed again within its branch."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import sqlite3
@@ -93,7 +91,9 @@ def failing_once(ledger: Ledger, name: str) -> Any:
 
 
 def test_P2_good_results_of_a_failed_step_are_kept(saver: Saver, way: Way, ledger: Ledger):
-    graph = abreast(("a", ledger.node("a")), ("b", failing_once(ledger, "b")), ("c", ledger.node("c"))).compile(checkpointer=saver)
+    graph = abreast(("a", ledger.node("a")), ("b", failing_once(ledger, "b")), ("c", ledger.node("c"))).compile(
+        checkpointer=saver
+    )
     with pytest.raises(ConnectionError, match="b is down"):
         way.invoke(graph, {"log": []}, on())
     assert "b" in kinds_of(saver, ERROR)
@@ -117,7 +117,7 @@ def test_P2_results_that_arrived_go_with_the_next_commit_and_the_last_with_the_c
         if way.is_async:
 
             async def waits(state: Any) -> Any:
-                while after is not None and not stored(after):
+                while after is not None and not stored(after):  # noqa: ASYNC110 - what is waited for is no event of this loop
                     await asyncio.sleep(0.001)
                 return {"log": [name]}
 

@@ -1,20 +1,27 @@
 """P3: an accepted input survives; going on with what does not exist is an error that says so, reading it is not."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.checkpoint.saver import Saver
-from perdure.errors import EmptyInputError, MissingThreadId, NotStorable, PerdureError, UnknownCheckpoint, UnknownKey, UnknownThread
+from perdure.errors import (
+    EmptyInputError,
+    MissingThreadId,
+    NotStorable,
+    PerdureError,
+    UnknownCheckpoint,
+    UnknownKey,
+    UnknownThread,
+)
 from perdure.graph import START, StateGraph
 from perdure.types import Command
 from tests.promises.ways import Ledger, Log, Way, chain, on, open_saver, rows_of
@@ -109,11 +116,11 @@ def test_P3_the_state_of_a_thread_that_does_not_exist_is_empty(saver: Saver, way
 
 def test_P3_an_explicit_checkpoint_that_does_not_exist_is_an_error(saver: Saver, way: Way):
     graph = chain(("a", Ledger(way).node("a"))).compile(checkpointer=saver)
+    addressed = on(checkpoint_id=NOWHERE)
     for exists in (False, True):
         if exists:
             way.invoke(graph, {"log": []}, on())
-        addressed = on(checkpoint_id=NOWHERE)
-        calls = [
+        calls: list[Callable[[], Any]] = [
             lambda: way.invoke(graph, None, addressed),
             lambda: way.invoke(graph, {"log": []}, addressed),
             lambda: way.invoke(graph, Command(resume=1), addressed),
@@ -140,7 +147,7 @@ def test_P3_a_checkpoint_of_another_thread_is_not_this_threads(saver: Saver, way
 @pytest.mark.parametrize("config", [None, {}, {"configurable": {}}, {"configurable": {"user": "u"}}], ids=str)
 def test_P3_a_missing_thread_id_is_a_taught_error(saver: Saver, way: Way, config: Any):
     graph = chain(("a", Ledger(way).node("a"))).compile(checkpointer=saver)
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: way.invoke(graph, {"log": []}, config),
         lambda: way.state(graph, config),
         lambda: way.edit(graph, config, {"log": []}),

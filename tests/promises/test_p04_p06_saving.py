@@ -1,7 +1,5 @@
 """P4: a failed save is never reported as success. P6: "exit" loses only what it says."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -134,7 +132,7 @@ def test_P4_a_failed_save_frees_the_thread(saver: Saver, way: Way, ledger: Ledge
     with pytest.raises(SaveFailed):
         way.invoke(graph, {"log": []}, on(), durability=durability)
     watch.mend()
-    again = None if steps(saver) else {"log": []}
+    again: Any = None if steps(saver) else {"log": []}
     assert way.invoke(graph, again, on())["log"] == list("abcd")
 
 
@@ -251,7 +249,9 @@ def test_P6_exit_keeps_large_values_and_sends(saver: Saver, way: Way, ledger: Le
     big = "x" * 3_000
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
     builder.add_node("a", ledger.node("a", lambda: big))
-    builder.add_node("work", way.node(lambda given: {"log": [interrupt(given["at"]) if given["at"] == 1 else f"{given['at']}" * 3_000]}))
+    builder.add_node(
+        "work", way.node(lambda given: {"log": [interrupt(given["at"]) if given["at"] == 1 else f"{given['at']}" * 3_000]})
+    )
     builder.add_edge(START, "a")
     builder.add_conditional_edges("a", lambda state: [Send("work", {"at": at}) for at in range(3)], ["work"])
     graph = builder.compile(checkpointer=saver)

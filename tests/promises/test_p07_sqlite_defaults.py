@@ -1,7 +1,5 @@
 """P7: SQLite's default survives power loss; anything less is an explicit choice. Asked of the real connection and file."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import sqlite3

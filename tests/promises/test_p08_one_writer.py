@@ -1,7 +1,5 @@
 """P8 and scenario S15: two writers on one thread, and no silent loss."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -44,7 +42,7 @@ class Held:
         self.go_on.wait(10)
         return {"log": ["done"]}
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,7 +52,8 @@ class Held:
 
 def test_P8_S15_reject_names_the_run_that_holds_the_thread_and_since_when(saver: Saver, way: Way):
     with Held(way, saver, "the-first-run") as held:
-        for given in ({"log": ["m2"]}, None, Command(update={"log": ["x"]})):
+        second: list[Any] = [{"log": ["m2"]}, None, Command(update={"log": ["x"]})]
+        for given in second:
             with pytest.raises(ThreadBusy, match="the-first-run") as caught:
                 way.invoke(held.graph, given, on())
             holder = caught.value.holder

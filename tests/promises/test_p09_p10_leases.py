@@ -1,7 +1,5 @@
 """P9: a zombie is refused. P10 and scenario S16: a deleted thread stays deleted."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import asyncio
@@ -173,7 +171,8 @@ def test_P10_S16_late_puts_and_writes_are_refused(saver: Saver, way: Way, tmp_pa
         way.put_writes(saver, tip, [("log", ["x"])], "task")
     with pytest.raises(ThreadDeleted):
         way.put(saver, tip, foreign_checkpoint(), {}, {})
-    for given in (None, Command(resume="late")):
+    late: list[Any] = [None, Command(resume="late")]
+    for given in late:
         with pytest.raises(UnknownThread):
             way.invoke(graph, given, on("gone-and-away"))
     assert way.state(graph, on("gone-and-away")).values == {}

@@ -1,7 +1,5 @@
 """P15: None, False, 0, "", {} (and other empty values) are answers."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +12,7 @@ from perdure.graph import START, StateGraph
 from perdure.types import Command, interrupt
 from tests.promises.ways import Ledger, Log, Way, abreast, chain, on, open_saver
 
-FALSY = [None, False, 0, 0.0, "", {}, [], (), b"", set()]
+FALSY: list[Any] = [None, False, 0, 0.0, "", {}, [], (), b"", set()]
 each = pytest.mark.parametrize("answer", FALSY, ids=repr)
 
 

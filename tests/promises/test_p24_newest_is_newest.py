@@ -1,7 +1,5 @@
 """P24: an id is later than every id of its thread, even if the clock steps back or a thousand fall in one tick."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """P49: sync and async give the same results, records and errors; a sync run may contain async nodes and the reverse."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import difflib

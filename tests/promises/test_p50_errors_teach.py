@@ -1,7 +1,5 @@
 """P50: unknown keys, targets and config keys are errors that teach; `unknown_keys="ignore"` opts out of those of keys."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import operator
@@ -90,7 +88,10 @@ def test_P50_ignore_drops_unknown_keys_everywhere(saver: Saver, way: Way):
     graph = returning(way, {"log": ["a"], "nots": "x"}, checkpointer=saver, unknown_keys="ignore")
     assert way.invoke(graph, {"log": ["in"], "lag": 1}, on()) == {"log": ["in", "a"]}
     way.edit(graph, on(), {"nots": "x", "note": "y"}, as_node="worker")
-    assert way.invoke(graph, Command(update=[("nots", 1), ("log", ["more"])]), on()) == {"log": ["in", "a", "more"], "note": "y"}
+    assert way.invoke(graph, Command(update=[("nots", 1), ("log", ["more"])]), on()) == {
+        "log": ["in", "a", "more"],
+        "note": "y",
+    }
     with pytest.raises(InvalidGraph, match="unknown_keys"):
         returning(way, None, unknown_keys="warn")
 
@@ -105,7 +106,9 @@ def test_P50_ignore_does_not_hide_unknown_targets(saver: Saver, way: Way):
 
 
 @pytest.mark.parametrize(
-    "goto", ["othr", ["other", "othr"], Send("othr", {}), [Send("other", {}), Send("othr", {})]], ids=["name", "list", "send", "sends"]
+    "goto",
+    ["othr", ["other", "othr"], Send("othr", {}), [Send("other", {}), Send("othr", {})]],
+    ids=["name", "list", "send", "sends"],
 )
 def test_P50_an_unknown_target_of_a_command(saver: Saver, way: Way, goto: Any):
     graph = returning(way, Command(goto=goto), checkpointer=saver)

@@ -1,7 +1,5 @@
 """P51: a StateSnapshot has every field the field knows; `writes` is rebuilt from records; namespaces inside a node."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 from datetime import datetime

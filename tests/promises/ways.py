@@ -15,16 +15,20 @@ from typing import Annotated, Any, TypedDict
 from perdure.bridge import run_blocking
 from perdure.checkpoint.base import Checkpoint
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.records import Commit, Loaded, RecordStore
+from perdure.checkpoint.records import Commit, RecordStore
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.serde.stored_error import StoredError
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.clock import SYSTEM_CLOCK
+from perdure.engine.restore import Kept
 from perdure.graph import END, START, StateGraph
 from perdure.ids import checkpoint_id, ticks_of
 from perdure.types import RunnableConfig, StateSnapshot
 
 Config = RunnableConfig
 
+CANCELLED = "CancelledError()"
+"""What snapshots show as the error of a task that was stopped from outside."""
 SAVERS = ("memory", "sqlite")
 COLOURS = ("sync", "async")
 
@@ -71,7 +75,9 @@ class Way:
     def invoke(self, graph: Any, given: Any, config: Config | None = None, **options: Any) -> Any:
         return self._do(graph, "invoke", given, config, **options)
 
-    def stream(self, graph: Any, given: Any, config: Config | None = None, *, into: list[Any] | None = None, **options: Any) -> list[Any]:
+    def stream(
+        self, graph: Any, given: Any, config: Config | None = None, *, into: list[Any] | None = None, **options: Any
+    ) -> list[Any]:
         """All events; those before an error are in `into`."""
         found: list[Any] = [] if into is None else into
         if not self.is_async:
@@ -81,7 +87,7 @@ class Way:
 
         async def collect() -> None:
             async for item in graph.astream(given, config, **options):
-                found.append(item)
+                found.append(item)  # noqa: PERF401 - as above
 
         asyncio.run(collect())
         return found
@@ -138,7 +144,7 @@ class Ledger:
         return self.way.node(node)
 
 
-def chain(*nodes: tuple[str, Callable[..., Any]]) -> StateGraph[Any, Any, Any, Any]:
+def chain(*nodes: tuple[str, Any]) -> StateGraph[Any, Any, Any, Any]:
     """A graph of nodes in a row."""
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
     before = START
@@ -150,7 +156,7 @@ def chain(*nodes: tuple[str, Callable[..., Any]]) -> StateGraph[Any, Any, Any, A
     return builder
 
 
-def abreast(*nodes: tuple[str, Callable[..., Any]]) -> StateGraph[Any, Any, Any, Any]:
+def abreast(*nodes: tuple[str, Any]) -> StateGraph[Any, Any, Any, Any]:
     """A graph of nodes side by side."""
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
     for name, node in nodes:
@@ -200,8 +206,8 @@ class Watch:
         self.error: BaseException = OSError(28, "No space left on device")
         blocking = Watched(saver.blocking(), self.commits, self._fails)
         suspending = Watched(saver.suspending(), self.commits, self._fails)
-        saver.blocking = lambda: blocking  # type: ignore[method-assign, assignment, return-value]
-        saver.suspending = lambda: suspending  # type: ignore[method-assign, assignment, return-value]
+        saver.blocking = lambda: blocking  # type: ignore[method-assign]
+        saver.suspending = lambda: suspending  # type: ignore[method-assign]
 
     def _fails(self, number: int, commit: Commit) -> BaseException | None:
         return self.error if number in self.failing or number >= self.failing_from else None
@@ -237,8 +243,8 @@ async def _rows(saver: Saver, thread: str) -> dict[str, Any]:
     pages = await records.page(thread, None, before=None, limit=10_000)
     checkpoints, writes, children, names = {}, {}, set(), {}
     for loaded in pages:
-        row = loaded.row
-        assert row is not None
+        kept = Kept(loaded, saver.serde)
+        row = kept.row
         checkpoints[row.n] = {
             "id": row.id,
             "ns": row.ns,
@@ -250,10 +256,10 @@ async def _rows(saver: Saver, thread: str) -> dict[str, Any]:
             "joins": row.joins,
             "deferred": row.deferred,
             "metadata": row.metadata,
-            "changes": {key: None if entry is None else _value(saver, loaded, entry) for key, entry in row.changes.items()},
+            "changes": {key: None if entry is None else _plain(kept.value(entry)) for key, entry in row.changes.items()},
         }
         for write in loaded.writes:
-            values = [(item.channel, _value(saver, loaded, item)) for item in write.items]
+            values = [(item.channel, _plain(kept.value(item))) for item in write.items]
             writes[write.ns, write.origin, write.path, write.kind] = values
         children.update(loaded.children)
         names.update(loaded.namespaces)
@@ -266,19 +272,18 @@ async def _rows(saver: Saver, thread: str) -> dict[str, Any]:
     }
 
 
-def _value(saver: Saver, loaded: Loaded, item: Any) -> Any:
-    packed = item.packed if item.packed is not None else loaded.values[item.ref]
-    value = saver.serde.loads_typed(packed)
-    if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
-    return value
+def _plain(value: Any) -> Any:
+    # Of an error only what it says: its traceback tells the colour of the run.
+    return f"{type(value).__name__}: {value}" if isinstance(value, (BaseException, StoredError)) else value
 
 
 def orphans(saver: Saver, thread: str = "t") -> list[tuple[int, str, int]]:
     """(origin, path, kind) of the write rows that belong to no stored checkpoint; no reader meets these."""
     if isinstance(saver, InMemorySaver):
         found = saver._records._threads[thread]
-        return [(w.origin, w.path, w.kind) for n, rows in found.writes.items() if n not in found.checkpoints for w in rows.values()]
+        return [
+            (w.origin, w.path, w.kind) for n, rows in found.writes.items() if n not in found.checkpoints for w in rows.values()
+        ]
     assert isinstance(saver, SqliteSaver)
     sql = "SELECT origin, path, kind FROM write WHERE (thread_key, origin) NOT IN (SELECT thread_key, n FROM checkpoint)"
     return saver._database.run(lambda database: database.execute(sql).fetchall())
@@ -302,6 +307,12 @@ def foreign_checkpoint(values: dict[str, Any] | None = None) -> Checkpoint:
     }
 
 
+def status_of(saver: Saver, thread: str = "t") -> tuple[str, bool]:
+    """The status of a thread, and whether it is free."""
+    status, _, free, _ = rows_of(saver, thread)["thread"]
+    return status, free
+
+
 class FrozenClock:
     """A clock that shows what it is told to; ids of two runs under it are the same."""
 
@@ -315,5 +326,3 @@ class FrozenClock:
 
     def monotonic(self) -> float:
         return self.ns / 1e9
-
-

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
-from perdure.checkpoint.records import ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -14,18 +15,21 @@ class RoundTrips:
     Attributes:
         calls: how often each method was called.
         commits: what was committed, in order.
+        read: how many checkpoints came back.
     """
 
-    __slots__ = ("calls", "commits")
+    __slots__ = ("calls", "commits", "read")
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.commits: list[Commit] = []
+        self.read = 0
 
     def reset(self) -> None:
         """Begin anew."""
         self.calls.clear()
         self.commits.clear()
+        self.read = 0
 
     @property
     def total(self) -> int:
@@ -50,16 +54,20 @@ class CountingRecords(WrappingRecords):
         self.trips = trips
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
         self.trips.calls["load"] += 1
-        return await super().load(thread, namespace, checkpoint, within=within)
+        loaded = await super().load(thread, namespace, checkpoint, within=within)
+        self.trips.read += loaded.row is not None
+        return loaded
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""
         self.trips.calls["page"] += 1
-        return await super().page(thread, namespace, before=before, limit=limit)
+        page = await super().page(thread, namespace, before=before, limit=limit)
+        self.trips.read += len(page)
+        return page
 
     async def number_of(self, thread: str, checkpoint: str) -> int | None:
         """See `RecordStore.number_of`."""
@@ -71,10 +79,22 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["pointer_to"] += 1
         return await super().pointer_to(thread, namespace, n)
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+    async def branches(self, thread: str) -> dict[str, str]:
+        """See `RecordStore.branches`."""
+        self.trips.calls["branches"] += 1
+        return await super().branches(thread)
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """See `RecordStore.made_of`."""
+        self.trips.calls["made_of"] += 1
+        return await super().made_of(thread, checkpoint)
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         self.trips.calls["threads"] += 1
-        return await super().threads(after=after, limit=limit)
+        return await super().threads(after=after, limit=limit, statuses=statuses, prefix=prefix)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.records import RESULT, Commit, Loaded, RecordStore
+from perdure.checkpoint.records import RESULT, BranchName, Commit, Loaded, RecordStore
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -39,10 +39,10 @@ class StrictRecords(WrappingRecords):
     def __init__(self, inner: RecordStore) -> None:
         super().__init__(inner)
         self._seen: dict[str, dict[Any, str]] = {}
-        self._ids: dict[str, str] = {}
+        self._ids: dict[tuple[str, int], str] = {}
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
         loaded = await super().load(thread, namespace, checkpoint, within=within)
@@ -71,7 +71,7 @@ class StrictRecords(WrappingRecords):
         """See `RecordStore.delete`."""
         await super().delete(thread)
         self._seen.pop(thread, None)
-        self._ids.pop(thread, None)
+        self._ids = {place: newest for place, newest in self._ids.items() if place[0] != thread}
 
     def _check(self, commit: Commit, seen: dict[Any, str]) -> None:
         numbers = [
@@ -84,8 +84,9 @@ class StrictRecords(WrappingRecords):
             _demand(("n", n) not in seen, f"number {n} of thread {commit.thread!r} was used before")
             _demand(0 < n < commit.next_n, f"number {n} is not below the first free one, {commit.next_n}")
         known = {key[1] for key in seen if key[0] == "n"} | set(numbers)
-        newest = self._ids.get(commit.thread, "")
         for row in commit.checkpoints:
+            # Of its namespace: subgraphs that run side by side commit in any order.
+            newest = self._ids.get((commit.thread, row.ns), "")
             _demand(row.parent is None or row.parent in known, f"checkpoint {row.n} hangs on {row.parent}, which is not stored")
             _demand(row.full or row.base != row.n, f"checkpoint {row.n} is its own base, but does not hold all channels")
             _demand(row.id > newest or row.extra is not None, f"checkpoint id {row.id} is not later than {newest} (P24)")
@@ -110,7 +111,8 @@ class StrictRecords(WrappingRecords):
             seen["n", value.n] = repr(value.packed)
         for row in commit.checkpoints:
             seen["n", row.n] = repr(row)
-            self._ids[commit.thread] = max(self._ids.get(commit.thread, ""), row.id)
+            place = (commit.thread, row.ns)
+            self._ids[place] = max(self._ids.get(place, ""), row.id)
         for write in commit.writes:
             if write.kind == RESULT:
                 seen.setdefault(("w", write.ns, write.origin, write.path), repr(write))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from perdure.checkpoint.records import ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
 
 
@@ -20,7 +20,7 @@ class WrappingRecords:
         self.inner = inner
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
         return await self.inner.load(thread, namespace, checkpoint, within=within)
@@ -37,9 +37,19 @@ class WrappingRecords:
         """See `RecordStore.pointer_to`."""
         return await self.inner.pointer_to(thread, namespace, n)
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+    async def branches(self, thread: str) -> dict[str, str]:
+        """See `RecordStore.branches`."""
+        return await self.inner.branches(thread)
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """See `RecordStore.made_of`."""
+        return await self.inner.made_of(thread, checkpoint)
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self.inner.threads(after=after, limit=limit)
+        return await self.inner.threads(after=after, limit=limit, statuses=statuses, prefix=prefix)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""

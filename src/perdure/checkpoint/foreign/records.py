@@ -6,7 +6,7 @@ who knows ids only, cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.foreign.connections import (
@@ -31,6 +31,7 @@ from perdure.checkpoint.records import (
     PAUSES,
     RESULT,
     ROOT_NS,
+    BranchName,
     CheckpointRow,
     ChildRow,
     Commit,
@@ -42,7 +43,7 @@ from perdure.checkpoint.records import (
 )
 from perdure.clock import SYSTEM_CLOCK
 from perdure.constants import CONF
-from perdure.errors import CorruptRecord
+from perdure.errors import CorruptRecord, InvalidConfig
 from perdure.ids import task_id, ticks_in
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class ForeignRecords:
 
     def __init__(self, saver: BaseCheckpointSaver[Any], *, blocking: bool) -> None:
         self._saver: Connection = BlockingConnection(saver) if blocking else SuspendingConnection(saver)
+        self._kind = type(saver).__name__
         self._with_path = takes_task_path(saver, blocking=blocking)
         self._ids: dict[int, str] = {}
         self._names: dict[int, str] = {ROOT_NS: ""}
@@ -68,9 +70,11 @@ class ForeignRecords:
     # -- reading ----------------------------------------------------------------------------------------------------------
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
+        if isinstance(checkpoint, BranchName):
+            raise self._no_names(checkpoint.name)
         name = self._name_of(namespace)
         found = None if name is None else await self._find(thread, name, checkpoint, within)
         is_head = name == "" and checkpoint is None and within is None
@@ -173,10 +177,33 @@ class ForeignRecords:
         reached = [to.child for to in found if to.child.child_ns == namespace and to.child.head >= n]
         return min(reached, key=lambda child: child.head, default=None)
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
-        """See `RecordStore.threads`."""
+    async def branches(self, thread: str) -> dict[str, str]:
+        """See `RecordStore.branches`. Such a saver has no place for names."""
+        return {}
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """See `RecordStore.made_of`. Reads the whole thread, for a saver can only be asked for checkpoints."""
+        every = await self._saver.list({CONF: {"thread_id": thread}})
+        parents = [(each, (each.parent_config or {}).get(CONF, {}).get("checkpoint_id")) for each in every]
+        return sorted(
+            ((_namespace(each), each.checkpoint["id"]) for each, parent in parents if parent == checkpoint),
+            key=lambda found: found[1],
+        )
+
+    def _no_names(self, name: str) -> InvalidConfig:
+        return InvalidConfig(
+            f"branch {name!r}: {self._kind} has the seeds' four methods only, which have no place for names of branches. Address checkpoints "
+            "by checkpoint_id, or use a saver of this library",
+            key="branch",
+        )
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
+        """See `RecordStore.threads`. The statuses are not known."""
         names = {str(found.config[CONF]["thread_id"]) for found in await self._saver.list(None)}
-        return [ThreadRow(name, name) for name in sorted(names) if after is None or name > after][:limit]
+        wanted = [name for name in sorted(names) if name.startswith(prefix) and (after is None or name > after)]
+        return [ThreadRow(name, name) for name in wanted[:limit]]
 
     # -- writing ----------------------------------------------------------------------------------------------------------
 
@@ -184,6 +211,8 @@ class ForeignRecords:
         """Store it call by call: first what tasks left on stored checkpoints, so that a crash in between repeats no work; then
         each checkpoint, with what belongs to it; pointers to it last.
         """
+        if commit.branches:
+            raise self._no_names(commit.branches[0].name)
         self._names.update(dict(commit.namespaces))
         new = {row.n for row in commit.checkpoints}
         await self._store_writes(commit, (write for write in commit.writes if write.origin not in new))

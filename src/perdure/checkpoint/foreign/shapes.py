@@ -107,8 +107,8 @@ def row_of(found: CheckpointTuple) -> tuple[CheckpointRow, dict[int, str], int, 
     Raises:
         CorruptRecord: what stands under `control` is not what was put there.
     """
-    checkpoint, metadata = found.checkpoint, found.metadata or {}
-    control = checkpoint.get("control")
+    checkpoint, metadata = found.checkpoint, found.metadata
+    control: Any = checkpoint.get("control")
     if control is None:
         return _row_of_others(found)
     if not isinstance(control, dict) or control.get("v") != FORMAT:
@@ -147,7 +147,7 @@ def row_of(found: CheckpointTuple) -> tuple[CheckpointRow, dict[int, str], int, 
 
 
 def _row_of_others(found: CheckpointTuple) -> tuple[CheckpointRow, dict[int, str], int, Status]:
-    checkpoint, metadata = found.checkpoint, found.metadata or {}
+    checkpoint, metadata = found.checkpoint, found.metadata
     n = number_in(checkpoint["id"])
     parent = None if found.parent_config is None else found.parent_config.get(CONF, {}).get("checkpoint_id")
     extra: dict[str, Any] = {"metadata": dict(metadata)}

@@ -153,6 +153,19 @@ class GraphSuite(Suite):
         assert graph.invoke({"count": 0, "log": []}, on())["log"] == ["a", "b", "c", "join"]
         assert graph.get_state(on()).metadata["writes"] == {"join": {"log": ["join"], "count": 3}}
 
+    def test_a_join_remembers_who_has_arrived(self, saver: Any, coloured: Coloured) -> None:
+        builder = StateGraph(Count)
+        for name in ("quick", "slow", "join"):
+            builder.add_node(name, lambda state, name=name: {"log": [name]})
+        builder.add_node("ask", asking("ask"))
+        builder.add_edge(START, "quick")
+        builder.add_edge(START, "slow")
+        builder.add_edge("slow", "ask")
+        builder.add_edge(["quick", "ask"], "join")
+        coloured(builder.compile(checkpointer=saver)).invoke({"count": 0, "log": []}, on())
+        graph = coloured(builder.compile(checkpointer=saver))
+        assert graph.invoke(Command(resume="yes"), on())["log"] == ["quick", "slow", "ask=yes", "join"]
+
     def test_a_fan_out_keeps_its_order(self, saver: Any, coloured: Coloured) -> None:
         builder = StateGraph(Count)
         builder.add_node("split", lambda state: {})

@@ -139,7 +139,11 @@ class PromiseSuite(Suite):
         address = put(calls, 0)
         holder = Writer.over(saver)
         holder.commit("take")
-        for write in (lambda: put(calls, 1, config=address), lambda: calls.put_writes(address, [("n", 1)], A)):
+        writes: list[Callable[[], Any]] = [
+            lambda: put(calls, 1, config=address),
+            lambda: calls.put_writes(address, [("n", 1)], A),
+        ]
+        for write in writes:
             with pytest.raises(ThreadBusy, match="busy"):
                 write()
         assert [each.metadata["step"] for each in calls.list(config_of())] == [0]
@@ -150,11 +154,30 @@ class PromiseSuite(Suite):
     def test_P10_late_writes_to_a_deleted_thread_are_refused(self, calls: Any) -> None:
         address = history(calls, 2)[-1]
         calls.delete_thread("t")
-        for late in (lambda: put(calls, 2, config=address), lambda: calls.put_writes(address, [("n", 1)], A)):
+        writes: list[Callable[[], Any]] = [
+            lambda: put(calls, 2, config=address),
+            lambda: calls.put_writes(address, [("n", 1)], A),
+        ]
+        for late in writes:
             with pytest.raises(ThreadDeleted, match="'t' was deleted"):
                 late()
         assert calls.get_tuple(config_of()) is None
         assert [*calls.list(None)] == []
+
+    def test_P10_no_file_of_the_saver_mentions_a_deleted_thread(
+        self, saver: Any, calls: Any, tmp_path: Path, portal: Portal | None
+    ) -> None:
+        secret, large = "zanzibar", "quetzalcoatl" * 500
+        address = put(calls, 0, {"large": large, "small": secret}, config_of(secret), user=secret)
+        calls.put_writes(address, [("large", large + "again"), (secret, secret)], secret, secret)
+        put(calls, 1, {"small": secret}, config_of(secret, f"{secret}:1"))
+        put(calls, 0, {"kept": "kept"}, config_of("kept"))
+        calls.delete_thread(secret)
+        close(saver, portal)
+        for file in [each for each in tmp_path.rglob("*") if each.is_file()]:
+            content = file.read_bytes()
+            assert secret.encode() not in content, file.name
+            assert b"quetzalcoatl" not in content, file.name
 
     def test_P10_a_new_checkpoint_on_a_deleted_id_is_a_new_incarnation(self, saver: Any, calls: Any) -> None:
         history(calls, 2)

@@ -19,6 +19,7 @@ from perdure.checkpoint.records import (
     Loaded,
     Packed,
     Pending,
+    Status,
     ThreadUpdate,
     ValueRow,
     WriteItem,
@@ -229,23 +230,24 @@ class RecordSuite(Store):
 
     def test_writes_come_with_the_checkpoints_whose_tasks_made_them(self, records: Any, writer: Writer) -> None:
         origin = writer.row()
-        middle = writer.row(origin)
+        early = writer.row(origin)
+        middle = writer.row(early)
         tip = writer.row(middle, ran=(Pending("ran", middle.n, ("ran",)),))
         tip.frontier = (Pending("open", origin.n), Pending("#0-2", tip.n))
-        tip.deferred = (Pending("late", middle.n),)
+        tip.deferred = (Pending("late", early.n),)
         rows = [
             write(origin.n, "open", PAUSES),
             write(middle.n, "ran"),
-            write(middle.n, "late", ERROR),
+            write(early.n, "late", ERROR),
             *(write(tip.n, path) for path in ("#0", "#2", "!#1", "!~path\x00task")),
         ]
         elsewhere = writer.row(tip)
-        writer.commit("once", origin, middle, tip, elsewhere, writes=[*rows, write(elsewhere.n, "not mine")])
+        writer.commit("once", origin, early, middle, tip, elsewhere, writes=[*rows, write(elsewhere.n, "not mine")])
         found = by_key(records.load("t", 0, tip.n).writes)
         for each in rows:
             assert found[each.origin, each.path, each.kind] == each
         assert not [each for each in found.values() if each.path == "not mine"]
-        assert set(records.load("t", 0, tip.n).ids) >= {origin.n, middle.n}
+        assert set(records.load("t", 0, tip.n).ids) >= {origin.n, early.n, middle.n}
 
     def test_writes_may_refer_to_large_values_and_have_many_items(self, records: Any, writer: Writer) -> None:
         row = writer.row()
@@ -369,6 +371,35 @@ class RecordSuite(Store):
             after = found[-1]
         assert found == sorted(names)
         assert records.threads(after=None, limit=0) == []
+
+    def test_threads_are_found_by_status_and_by_how_their_ids_begin(self, records: Any, clock: ManualClock) -> None:
+        statuses: dict[str, Status] = {
+            "a%": "idle",
+            "a/1": "interrupted",
+            "a/2": "error",
+            "a/3": "interrupted",
+            "a_": "interrupted",
+            "b": "interrupted",
+        }
+        statuses |= {"a/\U0010ffff": "interrupted", "\ud7ff": "error", "\ue000": "error"}
+        for name, status in statuses.items():
+            other = Writer(records, name, clock=clock)
+            other.commit("once", other.row(), update=ThreadUpdate(status))
+
+        def found(*wanted: Status, prefix: str = "", after: str | None = None, limit: int = 99) -> list[str]:
+            rows = records.threads(after=after, limit=limit, statuses=wanted, prefix=prefix)
+            assert [row.status for row in rows] == [statuses[row.thread] for row in rows]
+            return [row.thread for row in rows]
+
+        assert found() == sorted(statuses)
+        assert found("interrupted") == ["a/1", "a/3", "a/\U0010ffff", "a_", "b"]
+        assert found("interrupted", "error", prefix="a/") == ["a/1", "a/2", "a/3", "a/\U0010ffff"]
+        assert found("interrupted", prefix="a/", after="a/1", limit=1) == ["a/3"]
+        assert found(prefix="a_") == ["a_"]
+        assert found(prefix="a%") == ["a%"]
+        assert found(prefix="a/\U0010ffff") == ["a/\U0010ffff"]
+        assert found(prefix="\ud7ff") == ["\ud7ff"]
+        assert found(prefix="A") == found("busy") == []
 
     def test_a_thread_remembers_its_graph_status_and_times(self, records: Any, writer: Writer, clock: ManualClock) -> None:
         began = clock.now_ns()

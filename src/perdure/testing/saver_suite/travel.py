@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,9 +39,10 @@ class TravelSuite(Suite):
             lambda: graph.get_state(missing),
             lambda: graph.invoke(None, missing),
             lambda: graph.update_state(missing, {"count": 1}),
-        ):
+        ]
+        for use in uses:
             with pytest.raises(UnknownCheckpoint):
-                call()
+                use()
 
     def test_a_history_is_limited_filtered_and_begins_before_a_checkpoint(self, saver: Any, coloured: Coloured) -> None:
         graph = coloured(counter(20).compile(checkpointer=saver))
