@@ -9,10 +9,10 @@ WORKERS := -n auto --maxprocesses 4
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format lint nightly coverage bench clean
+.PHONY: help demo test check format lint nightly coverage bench bench-growth clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="…" is passed on, e.g. make test ARGS="-k interrupt"'
 
 demo: $(VENV)/.core ## Run the demo: a run that is killed, resumed and answered
@@ -44,6 +44,11 @@ coverage: $(VENV)/.coverage ## Run the tests and show which branches they miss
 
 bench: $(VENV)/.core $(PEERS)/.done ## Compare a super-step with the peer and with the machine's limits
 	@$(PY) benchmarks/super_step.py --peer-python $(PEERS)/bin/python $(ARGS)
+
+bench-growth: $(VENV)/.core $(PEERS)/.done ## Show what a conversation costs as it grows: a table and growth.png
+	@$(PY) benchmarks/growth.py --peer-python $(PEERS)/bin/python --json growth.json $(ARGS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install matplotlib
+	@$(PEERS)/bin/python benchmarks/growth.py --draw-from growth.json --png growth.png
 
 clean: ## Remove what this Makefile and the tools made
 	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* dist

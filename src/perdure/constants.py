@@ -18,6 +18,8 @@ NO_WRITES: Final = "__no_writes__"
 RETURN: Final = "__return__"
 PREVIOUS: Final = "__previous__"
 CANCELLED: Final = "__cancelled__"
+MEMORIES: Final = "__memories__"
+"""With a task's result: where the subgraphs that remember are after it."""
 COPY: Final = "__copy__"
 
 TASKS: Final = "__pregel_tasks"
@@ -59,6 +61,7 @@ RESERVED: Final = frozenset(
         RETURN,
         PREVIOUS,
         CANCELLED,
+        MEMORIES,
         TASKS,
         PUSH,
         PULL,

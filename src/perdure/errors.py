@@ -11,6 +11,7 @@
     ├── EmptyInputError (ValueError)
     │   └── UnknownThread (LookupError)           resuming a thread that was never started
     ├── UnknownCheckpoint (LookupError)
+    │   └── UnknownBranch                         no branch of that name
     ├── UnknownInterruptError (LookupError)       an answer that answers nothing
     ├── AmbiguousAnswer                           a bare answer while several questions are open
     ├── AmbiguousPause                            two pauses that cannot be told apart
@@ -172,6 +173,12 @@ class UnknownCheckpoint(PerdureError, LookupError):
     """The thread has no checkpoint of that id."""
 
     code = "UNKNOWN_CHECKPOINT"
+
+
+class UnknownBranch(UnknownCheckpoint):
+    """The thread has no branch of that name; `key` is the name."""
+
+    code = "UNKNOWN_BRANCH"
 
 
 class UnknownInterruptError(PerdureError, LookupError):

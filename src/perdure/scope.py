@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from perdure.types import RunnableConfig
 
@@ -33,8 +33,18 @@ class TaskScope(Protocol):
         """Sends a value to the `custom` stream."""
         ...
 
-    def ask(self, value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
-        """The answer to a question, or a pause that asks it."""
+    def message_writer(
+        self, *, id: str | None = None, role: str = "assistant", name: str | None = None, tags: Sequence[str] = ()
+    ) -> Any:
+        """A `perdure.streaming.writer.MessageWriter`."""
+        ...
+
+    def push_message(self, message: Any, state_key: str | None) -> Any:
+        """Tells a message and writes it."""
+        ...
+
+    def ask(self, value: Any, *, response_schema: Any, key: str | None, deadline: Any, default: Any) -> Any:
+        """The answer to a question, or a pause that asks it. See `perdure.types.interrupt`."""
         ...
 
     def holds(self, saver: object, thread: str) -> bool:
@@ -55,6 +65,6 @@ def current_task() -> TaskScope:
         return CURRENT.get()
     except LookupError:
         raise RuntimeError(
-            "Called outside of a running graph: interrupt(), get_config(), get_runtime(), get_store() and get_stream_writer() "
+            "Called outside of a running graph: interrupt(), get_config(), get_runtime(), get_store(), get_stream_writer() and the like "
             "work inside a node, a task or a conditional edge, and in what those call in the same context"
         ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, Union
 
 from perdure.constants import OVERWRITE
@@ -12,6 +12,19 @@ from perdure.scope import current_task
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
+    from perdure.streaming.parts import CheckpointPayload as CheckpointPayload
+    from perdure.streaming.parts import CheckpointStreamPart as CheckpointStreamPart
+    from perdure.streaming.parts import CheckpointTask as CheckpointTask
+    from perdure.streaming.parts import CustomStreamPart as CustomStreamPart
+    from perdure.streaming.parts import DebugPayload as DebugPayload
+    from perdure.streaming.parts import DebugStreamPart as DebugStreamPart
+    from perdure.streaming.parts import MessagesStreamPart as MessagesStreamPart
+    from perdure.streaming.parts import StreamPart as StreamPart
+    from perdure.streaming.parts import TaskPayload as TaskPayload
+    from perdure.streaming.parts import TaskResultPayload as TaskResultPayload
+    from perdure.streaming.parts import TasksStreamPart as TasksStreamPart
+    from perdure.streaming.parts import UpdatesStreamPart as UpdatesStreamPart
+    from perdure.streaming.parts import ValuesStreamPart as ValuesStreamPart
 
     Checkpointer = Union[None, bool, BaseCheckpointSaver[Any]]
 
@@ -23,6 +36,7 @@ StreamWriter = Callable[[Any], None]
 
 N = TypeVar("N", bound=Hashable)
 OutputT = TypeVar("OutputT")
+SaveT = TypeVar("SaveT")
 
 
 class RunnableConfig(TypedDict, total=False):
@@ -153,13 +167,97 @@ class CachePolicy:
     ttl: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The type of `NO_ANSWER`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_ANSWER"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "NO_ANSWER"
+
+
+NO_ANSWER: Final = NoAnswer()
+"""What `Command.resume` holds when it was not given: None, False, 0, "" and {} are answers like any other."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Interrupt:
-    """A question that a node asked; the run pauses until `Command(resume=…)` answers it by `id`."""
+    """A question that a node asked; the run pauses until `Command(resume=…)` answers it by `id`.
+
+    Attributes:
+        value: the question.
+        id: names it; the same over reads and resumes.
+        response_schema: the JSON schema of the answer; one that does not fit is refused.
+        deadline: when the default answer begins to count, or the question to be overdue.
+        default: the answer that counts after the deadline; NO_ANSWER if there is none.
+        asked_at: when it was first asked.
+        node: the node that asked; of a subgraph, the one inside it.
+        overdue: its deadline had passed when it was read.
+    """
 
     value: Any
     id: str = "placeholder-id"
     response_schema: Any = field(default=None, kw_only=True)
+    deadline: datetime | None = field(default=None, kw_only=True)
+    default: Any = field(default=NO_ANSWER, kw_only=True)
+    asked_at: datetime | None = field(default=None, kw_only=True, compare=False)
+    node: str = field(default="", kw_only=True, compare=False)
+    overdue: bool = field(default=False, kw_only=True, compare=False)
+
+    def __repr__(self) -> str:
+        shown = [f"value={self.value!r}, id={self.id!r}, response_schema={self.response_schema!r}"]
+        if self.deadline is not None:
+            shown.append(f"deadline={self.deadline!r}, default={self.default!r}, overdue={self.overdue!r}")
+        return f"Interrupt({', '.join(shown)})"
+
+
+class PendingInterrupt(NamedTuple):
+    """An open question as the inbox lists it.
+
+    Attributes:
+        thread_id: the thread that waits.
+        checkpoint_id: the checkpoint it waits at.
+        node: the node that asked; of a subgraph, the one inside it.
+        interrupt: the question.
+        asked_at: when it was first asked.
+        deadline: its deadline, if it has one.
+        overdue: that has passed.
+        graph: the name of the graph that ran.
+        metadata: of the checkpoint: what the config of the call had in `metadata`.
+    """
+
+    thread_id: str
+    checkpoint_id: str
+    node: str
+    interrupt: Interrupt
+    asked_at: datetime | None
+    deadline: datetime | None
+    overdue: bool
+    graph: str
+    metadata: dict[str, Any]
+
+    @property
+    def config(self) -> RunnableConfig:
+        """Addresses the thread: `invoke(Command(resume={item.interrupt.id: answer}), item.config)` answers."""
+        return {"configurable": {"thread_id": self.thread_id}}
+
+
+class InterruptPage(NamedTuple):
+    """A page of open questions.
+
+    Attributes:
+        items: the questions, by thread.
+        cursor: where the next page begins; None: this was the last one.
+    """
+
+    items: tuple[PendingInterrupt, ...]
+    cursor: str | None = None
 
 
 class Send:
@@ -183,25 +281,6 @@ class Send:
 
     def __hash__(self) -> int:
         return hash((self.node, self.arg, self.timeout))
-
-
-class NoAnswer:
-    """The type of `NO_ANSWER`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "NO_ANSWER"
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __reduce__(self) -> str:
-        return "NO_ANSWER"
-
-
-NO_ANSWER: Final = NoAnswer()
-"""What `Command.resume` holds when it was not given: None, False, 0, "" and {} are answers like any other."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)  # no slots: `Command[str](...)` must be able to note its type on Python 3.11
@@ -242,7 +321,8 @@ class Overwrite:
 class PregelTask(NamedTuple):
     """A task of a super-step as a snapshot shows it.
 
-    `status` is "pending", "done", "paused", "error", "cancelled", or "missing" where the graph no longer has its node.
+    `status` is "pending", "done", "paused", "error", "cancelled", or "missing" where the graph no longer has its node. `entries` says
+    how often its code was entered, as far as that is recorded: when it asked, ended or failed.
     """
 
     id: str
@@ -253,6 +333,7 @@ class PregelTask(NamedTuple):
     state: Any = None
     result: Any = None
     status: str = "pending"
+    entries: int = 0
 
 
 class StateSnapshot(NamedTuple):
@@ -285,7 +366,7 @@ class GraphOutput(Generic[OutputT]):
 
 
 @dataclass(frozen=True)
-class EntrypointFinal(Generic[OutputT]):
+class EntrypointFinal(Generic[OutputT, SaveT]):
     """What an entrypoint returns where its result and what its next call sees as `previous` differ.
 
     Attributes:
@@ -294,10 +375,17 @@ class EntrypointFinal(Generic[OutputT]):
     """
 
     value: OutputT
-    save: Any
+    save: SaveT
 
 
-def interrupt(value: Any, *, response_schema: Any = None, key: str | None = None) -> Any:
+def interrupt(
+    value: Any,
+    *,
+    response_schema: Any = None,
+    key: str | None = None,
+    deadline: datetime | timedelta | float | None = None,
+    default: Any = NO_ANSWER,
+) -> Any:
     """Ask a person (or another system) and wait for the answer, however long it takes.
 
     The first time, the run pauses here: its state is saved, and the caller gets the question. When `Command(resume=…)` answers
@@ -306,15 +394,22 @@ def interrupt(value: Any, *, response_schema: Any = None, key: str | None = None
 
     Args:
         value: the question; anything storable.
-        response_schema: describes the answer to whoever gives it: a JSON schema, or a type, which is turned into one.
+        response_schema: what the answer must fit: a JSON schema, or a type (beyond bool, int, float and str that needs pydantic), of
+            which this call then returns an object. A wrong answer is refused before the node runs, and nothing of it is stored.
         key: names the question among those of its node; needed only where several are asked at once and change their text.
+        deadline: seconds or a timedelta from now, or a moment with a time zone. It never fires by itself: the next call on the
+            thread after it goes on with `default`; without a default the question stays open, and is shown as overdue.
+        default: the answer that counts once the deadline has passed; later ones are refused.
 
     Raises:
         GraphInterrupt: the pause itself (a BaseException, so `except Exception` does not swallow it).
         AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
+        InvalidAnswer: the default does not fit the schema.
+        ValueError: a default without a deadline, a moment without a time zone, a schema that cannot be checked.
+        MissingExtra: the schema is a type that needs pydantic, which is not installed.
         RuntimeError: called outside of a running graph.
     """
-    return current_task().ask(value, response_schema=response_schema, key=key)
+    return current_task().ask(value, response_schema=response_schema, key=key, deadline=deadline, default=default)
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Any:
@@ -331,3 +426,14 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Any:
         f"checkpointer must be a saver, True, False or None, got {type(checkpointer).__name__}. A saver derives from "
         "perdure.checkpoint.base.BaseCheckpointSaver; `with SqliteSaver.from_conn_string(path) as saver:` also gives one"
     )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The shapes of streamed items, loaded when first asked for. (Type checkers are told of them above.)"""
+        from perdure.streaming import parts
+
+        if name in parts.PARTS:
+            return getattr(parts, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,7 +45,9 @@ def test_P36_questions_come_back_as_they_were() -> None:
             assert (again.question.asked_at, again.question.node) == (question.asked_at, question.node)
 
 
-@pytest.mark.parametrize("content", [None, [], ["q"], ["q"] * 7, ["q", None, "0", "", 1, False, None, {"due": "soon"}]], ids=repr)
+@pytest.mark.parametrize(
+    "content", [None, [], ["q"], ["q"] * 7, ["q", None, "0", "", 1, False, None, {"due": "soon"}]], ids=repr
+)
 def test_P37_a_damaged_question_is_told(content: object) -> None:
     with pytest.raises(CorruptRecord, match="question 'i'"):
         asked_again("i", content)

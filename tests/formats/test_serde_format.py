@@ -4,8 +4,6 @@
 that are there.
 """
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import collections

@@ -1,7 +1,5 @@
 """Laws of the serializer, over nested values of every kind."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import collections

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.checkpoint.incremental import compression
 from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
-from perdure.checkpoint.incremental.manifest import Manifest, again, is_within, merged_spans, parts_of, places_of, plain
+from perdure.checkpoint.incremental.manifest import Manifest, again, is_within, merged_spans, parts_of, places_of, plain, sliced
 from perdure.checkpoint.incremental.outline import Outliner
 from perdure.checkpoint.incremental.segments import ALONE, SHARED, build, cut, ends_in, split
 from perdure.checkpoint.incremental.values import value_of
@@ -35,6 +35,17 @@ def test_parts_and_places_are_each_others_inverse():
     parts = parts_of(places, counts)
     assert parts == [(10, 13), (12, 1, 1), (20, 20), (10, 10)]
     assert places_of(Manifest("list", 9, tuple(parts)), counts) == places
+
+
+def test_a_slice_of_parts_is_the_parts_of_a_slice():
+    counts = {12: 3, 31: 2}
+    manifest = Manifest("list", 0, ((10, 13), (12, 1, 2), (20, 25), (10, 10), (30, 32)))
+    places = places_of(manifest, counts)
+    for start in range(len(places)):
+        for stop in range(start + 1, len(places) + 1):
+            found = sliced(manifest, counts, start, stop)
+            assert places_of(Manifest("list", 0, tuple(found)), counts) == places[start:stop]
+            assert found == parts_of(places[start:stop], counts)
 
 
 def test_ranges_of_numbers_are_merged_and_searched():

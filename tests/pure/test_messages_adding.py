@@ -1,7 +1,5 @@
 """`add_messages`: append, replace, remove, clear, give ids, reformat."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import copy

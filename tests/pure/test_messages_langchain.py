@@ -1,7 +1,5 @@
 """Messages of LangChain stay what they are, and live in one list with this library's own."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import subprocess

@@ -1,7 +1,5 @@
 """A `Message` is a dict of the chat-completions shape, with attributes."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import copy

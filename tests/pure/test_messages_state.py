@@ -1,7 +1,5 @@
 """`MessagesState` in a running graph, in memory and stored."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import operator

@@ -92,6 +92,9 @@ MISFITS: list[tuple[dict[str, Any], Any, str]] = [
     ({"exclusiveMaximum": 1}, 1, "not less than 1"),
     ({"minimum": 1}, float("-inf"), "less than 1"),
     ({"multipleOf": 0.1}, 0.35, "no multiple of 0.1"),
+    ({"multipleOf": 0.1}, float("inf"), "no multiple of 0.1"),
+    ({"minimum": 1}, float("nan"), "nan is less than 1"),
+    ({"maximum": 1}, float("nan"), "nan is more than 1"),
     ({"minLength": 1}, "", "has 0 characters, fewer than 1"),
     ({"maxLength": 1}, "ab", "has 2 characters, more than 1"),
     ({"pattern": "^a"}, "b", "does not match"),
@@ -128,13 +131,13 @@ MISFITS: list[tuple[dict[str, Any], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "value"), FITS, ids=repr)
+@pytest.mark.parametrize(("schema", "value"), FITS)
 def test_P16_what_fits(schema: dict[str, Any], value: Any) -> None:
     check_schema(schema)
     assert mismatches(schema, value) == []
 
 
-@pytest.mark.parametrize(("schema", "value", "told"), MISFITS, ids=repr)
+@pytest.mark.parametrize(("schema", "value", "told"), MISFITS)
 def test_P16_what_does_not_fit_is_told_with_its_place(schema: dict[str, Any], value: Any, told: str) -> None:
     check_schema(schema)
     problems = mismatches(schema, value)
@@ -164,6 +167,12 @@ def test_P16_not_more_problems_are_told_than_anybody_reads() -> None:
 def test_P16_a_schema_that_cannot_be_checked_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="response schema"):
         check_schema(schema)
+
+
+def test_P16_numbers_of_any_length_are_checked() -> None:
+    assert mismatches({"multipleOf": 3, "minimum": 10**5000 - 1}, 10**5000 - 1) == []
+    assert mismatches({"multipleOf": 3}, 10**5000) == ["$: a number too long to show is no multiple of 3"]
+    assert mismatches({"maximum": 1.5, "multipleOf": 0.5}, 10**5000) == ["$: a number too long to show is more than 1.5"]
 
 
 def test_P16_a_circle_or_an_endless_depth_is_a_problem_and_no_crash() -> None:

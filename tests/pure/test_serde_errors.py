@@ -1,7 +1,5 @@
 """Errors of failed tasks are kept whatever the exception does."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 from typing import Any

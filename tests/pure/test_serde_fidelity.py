@@ -1,7 +1,5 @@
 """What is saved is what is loaded: one value of each kind."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import collections

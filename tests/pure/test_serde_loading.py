@@ -1,7 +1,5 @@
 """Classes that are gone, renamed, changed or not registered: never half-built."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import collections

@@ -1,7 +1,5 @@
 """What cannot come back as it is is refused when it is saved, and the error names the place."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import collections

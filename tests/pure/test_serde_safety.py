@@ -1,7 +1,5 @@
 """Hostile bytes raise this library's errors, within bounded time and memory; data that looks like an envelope is data."""
 
-# ruff: noqa: N802  promises are named as the specification names them
-
 from __future__ import annotations
 
 import dataclasses

@@ -7,15 +7,17 @@ also implement the record contract, which gives leases, atomic steps and deletio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
+from perdure.bridge import run_blocking
 from perdure.checkpoint.serde.base import maybe_add_typed_methods, with_types_known
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.constants import CONF, ERROR, INTERRUPT, RESUME
-from perdure.types import RunnableConfig
+from perdure.types import InterruptPage, RunnableConfig
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.inbox import Inbox
     from perdure.checkpoint.serde.base import SerializerProtocol
 
 V = TypeVar("V", int, float, str)
@@ -164,6 +166,55 @@ class BaseCheckpointSaver(Generic[V]):
     def delete_thread(self, thread_id: str) -> None:
         """Remove all of a thread."""
         raise self._missing("delete_thread")
+
+    def list_interrupts(
+        self,
+        *,
+        graph: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        thread_prefix: str = "",
+        overdue: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> InterruptPage:
+        """The open questions of all threads, thread by thread: the inbox.
+
+        Args:
+            graph: only threads that a graph of this name ran last.
+            filter: metadata keys of the waiting checkpoint, and the values they must equal.
+            thread_prefix: only threads whose ids begin with it.
+            overdue: True: only questions whose deadline has passed; False: only others.
+            limit: the page ends with the thread at which so many questions were found; a thread is never split.
+            cursor: `page.cursor` of the page before.
+
+        Raises:
+            InvalidConfig: the limit is no positive number.
+        """
+        flow = self._inbox(blocking=True).page(
+            graph=graph, filter=filter, thread_prefix=thread_prefix, overdue=overdue, limit=limit, cursor=cursor
+        )
+        return run_blocking(flow)
+
+    async def alist_interrupts(
+        self,
+        *,
+        graph: str | None = None,
+        filter: Mapping[str, Any] | None = None,
+        thread_prefix: str = "",
+        overdue: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> InterruptPage:
+        """`list_interrupts` for async code."""
+        return await self._inbox(blocking=False).page(
+            graph=graph, filter=filter, thread_prefix=thread_prefix, overdue=overdue, limit=limit, cursor=cursor
+        )
+
+    def _inbox(self, *, blocking: bool) -> Inbox:
+        # Savers of others are read through their four methods: every thread is looked at.
+        from perdure.checkpoint.foreign import inbox_of
+
+        return inbox_of(self, blocking=blocking)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple` for async code."""

@@ -19,7 +19,10 @@ from perdure.checkpoint.base import (
     PendingWrite,
     writes_sort_key,
 )
+from perdure.checkpoint.incremental.compression import squeezed
+from perdure.checkpoint.incremental.values import value_of
 from perdure.checkpoint.numbering import Numbers
+from perdure.checkpoint.pauses import asked_again
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import (
     ANSWERS,
@@ -44,7 +47,7 @@ from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
 from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint
 from perdure.ids import task_id, thread_text, ticks_in, unix_ns_of
-from perdure.types import Interrupt, RunnableConfig
+from perdure.types import RunnableConfig
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import ChannelVersions
@@ -142,7 +145,7 @@ class Exchange:
         thread = loaded.thread.thread
         namespace = loaded.namespaces.get(row.ns, "")
         entries = folded(loaded.chain)
-        values = {key: self._value(loaded, entry.packed, entry.ref) for key, entry in entries.items()}
+        values = {key: self._value(loaded, entry) for key, entry in entries.items()}
         extra = row.extra or {}
         versions: ChannelVersions = {key: entry.version for key, entry in entries.items()}
         checkpoint: Checkpoint = {
@@ -168,12 +171,12 @@ class Exchange:
             self._pending(loaded, row, namespace),
         )
 
-    def _value(self, loaded: Loaded, packed: Packed | None, ref: int | None) -> Any:
-        if packed is None:
-            packed = loaded.values.get(-1 if ref is None else ref)
-        if packed is None:
-            raise CorruptRecord(f"value {ref} of thread {loaded.thread.thread!r} is missing", thread=loaded.thread.thread)
-        return self._serde.loads_typed(packed)
+    def _value(self, loaded: Loaded, item: Entry | WriteItem) -> Any:
+        try:
+            return value_of(item, loaded.values, self._serde)
+        except CorruptRecord as error:
+            error.thread = error.thread or loaded.thread.thread
+            raise
 
     def _pending(self, loaded: Loaded, row: CheckpointRow, namespace: str) -> list[PendingWrite]:
         open_tasks = {(task.origin, task.path) for task in row.frontier}
@@ -184,7 +187,7 @@ class Exchange:
                 if write.origin == row.n:
                     path, _, task = write.path[1:].partition("\x00")
                     item = write.items[0]
-                    value = self._value(loaded, item.packed, item.ref)
+                    value = self._value(loaded, item)
                     found.append((writes_sort_key(path, task, write.kind), (task, item.channel, value)))
                 continue
             is_open = (write.origin, write.path.lstrip("!")) in open_tasks or (write.path[:1] == "#" and write.origin in sends)
@@ -198,13 +201,11 @@ class Exchange:
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
 
     def _writes(self, loaded: Loaded, write: WriteRow) -> Iterable[tuple[str, Any]]:
-        values = [
-            (item.channel, self._value(loaded, item.packed, item.ref)) for item in write.items if item.channel != NO_WRITES
-        ]
+        values = [(item.channel, self._value(loaded, item)) for item in write.items if item.channel != NO_WRITES]
         if write.kind == ERROR_KIND:
             return [(ERROR, value) for channel, value in values]
         if write.kind == PAUSES:
-            return [(INTERRUPT, [Interrupt(value[0], pause, response_schema=value[1]) for pause, value in values])]
+            return [(INTERRUPT, [asked_again(pause, value).question for pause, value in values])]
         if write.kind == ANSWERS:
             return [(RESUME, [value for _, value in values])]
         return values
@@ -262,7 +263,7 @@ class Exchange:
         entries: dict[str, Entry | None] = {}
         for key, value in checkpoint.get("channel_values", {}).items():
             same = key in shared and key not in new_versions and key in versions and before.get(key) == versions[key]
-            entries[key] = shared[key] if same else self._entry(commit, numbers, n, value)
+            entries[key] = shared[key].closed() if same else self._entry(commit, numbers, n, value)
         rest = {key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")}
         extra: dict[str, Any] = {"checkpoint": rest, "metadata": dict(metadata)}
         if above is None and parent is not None:
@@ -311,7 +312,7 @@ class Exchange:
         if len(packed.data) <= INLINE_LIMIT:
             return Entry(n, packed)
         ref = numbers.take()
-        commit.values = [*commit.values, ValueRow(ref, packed)]
+        commit.values = [*commit.values, ValueRow(ref, squeezed(packed))]
         return Entry(n, None, ref)
 
     async def put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, task_path: str) -> None:

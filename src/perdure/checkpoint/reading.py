@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from perdure.checkpoint.records import CheckpointRow, Entry, WriteRow
+from perdure.checkpoint.incremental.manifest import Manifest, merged_spans
+from perdure.checkpoint.records import CheckpointRow, Entry, Record, WriteItem, WriteRow
 from perdure.errors import CorruptRecord
 
 
@@ -65,11 +66,36 @@ def origins_of(row: CheckpointRow) -> set[int]:
     return {row.n, *(task.origin for tasks in (row.frontier, row.deferred, row.ran) for task in tasks)}
 
 
-def refs_of(entries: Mapping[str, Entry], writes: Iterable[WriteRow] = ()) -> set[int]:
-    """The numbers of the value rows that entries and writes refer to."""
-    refs = {entry.ref for entry in entries.values() if entry.ref is not None}
-    refs.update(item.ref for row in writes for item in row.items if item.ref is not None)
-    return refs
+def spans_of(entries: Iterable[Entry | None], writes: Iterable[WriteRow] = ()) -> list[tuple[int, int]]:
+    """The numbers of the value rows that entries and writes refer to, as ranges (first, last) in order."""
+    spans: set[tuple[int, int]] = set()
+    items: list[Entry | WriteItem] = [item for row in writes for item in row.items]
+    for entry in entries:
+        if entry is not None:
+            items.append(entry)
+            if isinstance(entry.parts, Record):
+                items.extend(entry.parts.items)
+    for item in items:
+        if item.ref is not None:
+            spans.add((item.ref, item.ref))
+        elif isinstance(item.parts, Manifest):
+            spans.update(item.parts.spans())
+    return merged_spans(spans)
+
+
+def is_open(entries: Iterable[Entry]) -> bool:
+    """Whether a value has numbers kept for appending to it."""
+    return any(isinstance(entry.parts, Manifest) and entry.parts.is_open for entry in entries)
+
+
+def past(prefix: str) -> str | None:
+    """The first text, in the order of code points, that comes after all texts with that prefix; None if nothing does."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return None
+    # Between U+D7FF and U+E000 lie the surrogates, which no encoding can carry.
+    following = 0xE000 if stem[-1] == "\ud7ff" else ord(stem[-1]) + 1
+    return stem[:-1] + chr(following)
 
 
 def ids_of(row: CheckpointRow) -> set[int]:

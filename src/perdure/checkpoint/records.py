@@ -7,9 +7,11 @@ together, and a later row has a larger number. Rows are immutable but for those 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
+
+from perdure.checkpoint.incremental.manifest import Manifest
 
 Source = Literal["input", "loop", "update", "fork"]
 Status = Literal["idle", "busy", "interrupted", "error"]
@@ -41,12 +43,18 @@ class Entry(NamedTuple):
     """Where the value of a channel is, as of some checkpoint.
 
     `version` is the number of the checkpoint that set it. Either `packed` holds the value itself, or `ref` is the number of the
-    value row that does.
+    value row that does, or `parts` says which stored parts it is made of.
     """
 
     version: int
     packed: Packed | None
     ref: int | None = None
+    parts: Manifest | Record | None = None
+
+    def closed(self) -> Entry:
+        """The same value, without numbers kept for appending to it: what another branch may share."""
+        parts = self.parts
+        return self._replace(parts=parts.closed()) if isinstance(parts, Manifest) and parts.end else self
 
 
 class Pending(NamedTuple):
@@ -112,11 +120,18 @@ class ValueRow(NamedTuple):
 
 
 class WriteItem(NamedTuple):
-    """One write of a task: to a channel, a value (or the number of the value row that holds it)."""
+    """One write of a task: to a channel, a value (or the number of the value row that holds it, or the elements it is made of)."""
 
     channel: str
     packed: Packed | None
     ref: int | None = None
+    parts: Manifest | None = None
+
+
+class Record(NamedTuple):
+    """A dict whose values are stored each for itself: an input, whose parts are also the first values of channels."""
+
+    items: tuple[WriteItem, ...]
 
 
 @dataclass(slots=True)
@@ -143,6 +158,19 @@ class ChildRow(NamedTuple):
     call: int
     child_ns: int
     head: int
+
+
+class BranchName(NamedTuple):
+    """Addresses the checkpoint at the tip of a named branch."""
+
+    name: str
+
+
+class BranchRow(NamedTuple):
+    """A named branch of the root: its name and the number of its newest checkpoint. In a commit, None takes the name away."""
+
+    name: str
+    head: int | None
 
 
 @dataclass(slots=True)
@@ -252,6 +280,7 @@ class Commit:
     writes: Sequence[WriteRow] = ()
     namespaces: Sequence[tuple[int, str]] = ()
     children: Sequence[ChildRow] = ()
+    branches: Sequence[BranchRow] = ()
     update: ThreadUpdate | None = None
 
 
@@ -269,6 +298,8 @@ class Loaded:
         values: the value rows that its entries and `writes` refer to, by number.
         ids: public ids of its parent and of the origins in its frontier, by number.
         namespaces: the names of the namespaces of its children, by number, and of its own.
+        is_newest: nothing in its namespace is newer. Told by `load` only, and only where a value of it has numbers kept for
+            appending (`Manifest.free`), for that is who may use them.
     """
 
     thread: ThreadRow
@@ -279,6 +310,7 @@ class Loaded:
     values: dict[int, Packed] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
     namespaces: dict[int, str] = field(default_factory=dict)
+    is_newest: bool = False
 
 
 class StaleLoad(Exception):
@@ -291,20 +323,24 @@ class RecordStore(Protocol):
     """
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """The checkpoint with that id (text) or number, or else the newest of the namespace; for the root the thread's head.
 
         Args:
             thread: the thread's id.
             namespace: its name or number.
-            checkpoint: which; None for the head (root) or the newest (others).
+            checkpoint: which; None for the head (root) or the newest (others); the name of a branch for its tip.
             within: with None as `checkpoint`: the newest whose number is at most this.
 
         Returns:
             Its `row` is None if there is no such checkpoint. If there is no such thread, its thread row has no `key`, and the
             incarnation that a new thread of that id will have.
         """
+        ...
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """The checkpoints with these numbers (of namespace, of checkpoint), read in one go; those that do not exist are left out."""
         ...
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
@@ -319,12 +355,30 @@ class RecordStore(Protocol):
         """Which task's subgraph reached checkpoint `n` of a namespace: the pointer to it with the lowest head from `n` on."""
         ...
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
-        """Up to `limit` threads by id, from just after `after` on."""
+    async def branches(self, thread: str) -> dict[str, str]:
+        """The named branches of a thread, by name: the ids of the checkpoints at their tips."""
+        ...
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """(namespace, id) of the checkpoints whose parent is the one with that id, oldest first."""
+        ...
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
+        """Up to `limit` threads by id, from just after `after` on.
+
+        Args:
+            after: the last id that was seen.
+            limit: how many.
+            statuses: only threads with one of these; none given: all. A store that does not know them passes over this.
+            prefix: only threads whose ids begin with it.
+        """
         ...
 
     async def commit(self, commit: Commit) -> None:
-        """Store it all, or raise and store nothing.
+        """Store it all, or raise and store nothing. Once asked for, it is carried out even if the caller is cancelled while it waits:
+        what it holds is nowhere else.
 
         Raises:
             ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: its condition does not hold (see `Commit`).

@@ -4,9 +4,11 @@ A body is one MessagePack array whose first element is the format version. Publi
 otherwise. Reading checks the shape and raises CorruptRecord, so a damaged or foreign row never becomes a half-right state.
 
     checkpoint  [1, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra, memories]
-    changes     {channel: nil | [version, tag, data] | [version, ref]}
+    changes     {channel: nil | [version, tag, data] | [version, ref] | [version, manifest] | [version, record]}
+    manifest    [kind, count, free, end, [first, last] | [n, skip, take], …]
+    record      ["record", [key, tag, data] | [key, ref] | [key, manifest], …]
     pending     [path, origin, triggers]
-    write       [1, [[channel, tag, data] | [channel, ref], …]]
+    write       [1, [[channel, tag, data] | [channel, ref] | [channel, manifest], …]]
     holder      [1, run_id, host, boot, pid, started, since_ns]
 """
 
@@ -16,10 +18,14 @@ from typing import Any
 
 import ormsgpack
 
-from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, WriteItem
+from perdure.checkpoint.incremental import manifest
+from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, Record, WriteItem
 from perdure.errors import CorruptRecord, UnknownFormat
 
 FORMAT = 1
+
+_RECORD = "record"
 
 _pack = ormsgpack.packb
 _unpack = ormsgpack.unpackb
@@ -91,7 +97,7 @@ def checkpoint_row(n: int, ns: int, packed_id: bytes | str, body: bytes) -> Chec
             extra,
             memories,
         )
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
         raise CorruptRecord(f"checkpoint {n} does not have the shape of format {FORMAT}: {error}") from error
 
 
@@ -100,7 +106,7 @@ def write_body(items: tuple[WriteItem, ...]) -> bytes:
     return _pack(
         [
             FORMAT,
-            [[i.channel, i.ref] if i.packed is None else [i.channel, i.packed.tag, i.packed.data] for i in items],
+            [_item(item) for item in items],
         ]
     )
 
@@ -113,10 +119,7 @@ def write_items(body: bytes) -> tuple[WriteItem, ...]:
     """
     fields = _open(body, 2, "a write")
     try:
-        return tuple(
-            WriteItem(item[0], None, item[1]) if len(item) == 2 else WriteItem(item[0], Packed(item[1], item[2]))
-            for item in fields[1]
-        )
+        return tuple([_item_again(item) for item in fields[1]])
     except (TypeError, ValueError, IndexError) as error:
         raise CorruptRecord(f"a write does not have the shape of format {FORMAT}: {error}") from error
 
@@ -173,17 +176,46 @@ def _open(body: bytes, size: int, what: str) -> list[Any]:
 def _entry(entry: Entry | None) -> list[Any] | None:
     if entry is None:
         return None
-    packed = entry.packed
-    return [entry.version, entry.ref] if packed is None else [entry.version, packed.tag, packed.data]
+    packed, parts = entry.packed, entry.parts
+    if packed is not None:
+        return [entry.version, packed.tag, packed.data]
+    if isinstance(parts, Record):
+        return [entry.version, [_RECORD, *(_item(item) for item in parts.items)]]
+    return [entry.version, entry.ref if parts is None else manifest.plain(parts)]
 
 
 def _entry_again(item: list[Any] | None) -> Entry | None:
     if item is None:
         return None
     if len(item) == 2:
-        return Entry(item[0], None, item[1])
+        version, where = item
+        if type(where) is list and where[:1] == [_RECORD]:
+            return Entry(version, None, None, Record(tuple([_item_again(each) for each in where[1:]])))
+        return Entry(version, None, *_where(where))
     version, tag, data = item
     return Entry(version, Packed(tag, data))
+
+
+def _item(item: WriteItem) -> list[Any]:
+    packed = item.packed
+    if packed is not None:
+        return [item.channel, packed.tag, packed.data]
+    return [item.channel, item.ref if item.parts is None else manifest.plain(item.parts)]
+
+
+def _item_again(item: list[Any]) -> WriteItem:
+    if len(item) == 2:
+        return WriteItem(item[0], None, *_where(item[1]))
+    channel, tag, data = item
+    return WriteItem(channel, Packed(tag, data))
+
+
+def _where(where: Any) -> tuple[int | None, Manifest | None]:
+    if type(where) is list:
+        return None, manifest.again(where)
+    if type(where) is not int:
+        raise ValueError("a value is neither a number nor parts")
+    return where, None
 
 
 def _plain(tasks: tuple[Pending, ...]) -> list[tuple[Any, ...]]:

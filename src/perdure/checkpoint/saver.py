@@ -10,6 +10,7 @@ from perdure.bridge import iterate_blocking, run_blocking
 from perdure.checkpoint.background import Renewer
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
+from perdure.checkpoint.inbox import Inbox
 from perdure.checkpoint.lease import LEASE_SECONDS
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SelfBusy
@@ -137,6 +138,10 @@ class Saver(BaseCheckpointSaver[int]):
         """See `put_writes`."""
         await self._aexchange().put_writes(config, writes, task_id, task_path)
 
+    def _inbox(self, *, blocking: bool) -> Inbox:
+        records = self.blocking() if blocking else self.suspending()
+        return Inbox(lambda _: records, self.serde, self.clock)
+
     def delete_thread(self, thread_id: str) -> None:
         """Remove every row of a thread, and refuse late writes to it from then on. A run on it ends with ThreadDeleted.
 
@@ -153,7 +158,9 @@ class Saver(BaseCheckpointSaver[int]):
         thread = thread_text(thread_id)
         task = CURRENT.get(None)
         if task is not None and task.holds(self, thread):
-            raise SelfBusy(f"a node tries to delete thread {thread!r}, in which it runs; delete it when the run has ended", thread=thread)
+            raise SelfBusy(
+                f"a node tries to delete thread {thread!r}, in which it runs; delete it when the run has ended", thread=thread
+            )
         return thread
 
     def close(self) -> None:

@@ -32,10 +32,7 @@ def access_for(
         InvalidConfig: there is no such durability.
     """
     thread = thread_of(config)
-    if durability is not None and durability not in DURABILITIES:
-        raise InvalidConfig(
-            f"durability must be one of {', '.join(map(repr, DURABILITIES))}, got {durability!r}", key="durability"
-        )
+    checked_durability(durability)
     run_id = str(config.get("run_id") or "") or os.urandom(8).hex()
     if isinstance(saver, Saver):
         both = (saver.blocking(), saver.suspending())
@@ -64,6 +61,19 @@ def access_for(
         durability or "sync",
         _no_lease,
     )
+
+
+def checked_durability(durability: Durability | None) -> Durability | None:
+    """The durability, if there is such a one.
+
+    Raises:
+        InvalidConfig: there is none.
+    """
+    if durability is not None and durability not in DURABILITIES:
+        raise InvalidConfig(
+            f"durability must be one of {', '.join(map(repr, DURABILITIES))}, got {durability!r}", key="durability"
+        )
+    return durability
 
 
 def _no_lease(thread: str, token: str, epoch: int, held: bool) -> None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.engine import returns
 from perdure.engine.retry import pause_before_next
-from perdure.errors import GraphBubbleUp, GraphInterrupt, InvalidUpdateError, ParentCommand, StoppedIteration
+from perdure.errors import (
+    GraphBubbleUp,
+    GraphInterrupt,
+    InvalidUpdateError,
+    NodeTimeoutError,
+    ParentCommand,
+    StoppedIteration,
+)
 from perdure.types import Command
 
 if TYPE_CHECKING:
@@ -33,6 +40,9 @@ def call_inline(task: Task) -> Any:
             value = task.call()
         except (ParentCommand, BaseExceptionGroup) as signal:
             value = _for_this_graph(task, signal)
+        except BaseException as error:
+            _note_stop(task, error)
+            raise
         finally:
             if task.has_helpers:
                 wait_for_steps(task)
@@ -41,11 +51,8 @@ def call_inline(task: Task) -> Any:
         if task.is_paused:
             return None
         writes = task.writes_of(value)
-        for branch in task.node.branches:
-            chosen = _choose(task, branch, writes)
-            if inspect.isawaitable(chosen):
-                raise _unexpected_awaitable(task, branch, chosen)
-            writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
+        if task.node.branches:
+            writes = _with_choices(task, writes)
         if not task.is_paused:  # a path function may swallow a question
             task.writes = writes
     except GraphBubbleUp as signal:
@@ -54,6 +61,18 @@ def call_inline(task: Task) -> Any:
         if not _comes_of_a_pause(task, error):
             fail(task, error)
     return None
+
+
+def _with_choices(task: Task, writes: list[Write]) -> list[Write]:
+    """A plain node's writes with those of its branches' choices."""
+    for branch in task.node.branches:
+        chosen = _choose(task, branch, writes)
+        if inspect.isawaitable(chosen):
+            raise _unexpected_awaitable(task, branch, chosen)
+        writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
+    if task.has_helpers:
+        wait_for_steps(task)
+    return writes
 
 
 def _choose(task: Task, branch: Branch, writes: list[Write]) -> Any:
@@ -115,6 +134,9 @@ async def _value(task: Task, world: World) -> Any:
         return await world.settle(value, task, task.timeout) if inspect.isawaitable(value) else value
     except (ParentCommand, BaseExceptionGroup) as signal:
         return _for_this_graph(task, signal)
+    except BaseException as error:
+        _note_stop(task, error)
+        raise
     finally:
         if task.has_helpers:
             await world.join(task)
@@ -127,6 +149,9 @@ async def settled(task: Task, awaitable: Any, world: World) -> None:
             value = await world.settle(awaitable, task, None)
         except (ParentCommand, BaseExceptionGroup) as signal:
             value = _for_this_graph(task, signal)
+        except BaseException as error:
+            _note_stop(task, error)
+            raise
         finally:
             if task.has_helpers:
                 await world.join(task)
@@ -190,8 +215,16 @@ def _comes_of_a_pause(task: Task, error: BaseException) -> bool:
         if isinstance(one, GraphInterrupt):
             return True
         seen.add(id(one))
-        waiting += [one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ())]
+        waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else [one.__cause__, one.__context__]
     return False
+
+
+def _note_stop(task: Task, error: BaseException) -> None:
+    """Note whether the task's code was stopped (cancelled, interrupted from the keyboard, out of time), rather than left by itself."""
+    if isinstance(error, NodeTimeoutError):
+        task.stopped = task.timeout is not None and error.node == task.node.name
+    elif not isinstance(error, (Exception, GraphBubbleUp)):
+        task.stopped = True
 
 
 def wait_for_steps(task: Task) -> None:
@@ -199,6 +232,15 @@ def wait_for_steps(task: Task) -> None:
     from perdure.engine.runners_calls import wait
 
     wait(task)
+
+
+def stop_steps(task: Task) -> None:
+    """Stop the durable steps that a task's code has started and that are under way, for the code itself is stopped."""
+    if "steps" in task.__dict__:
+        from perdure.engine.runners_calls import stop_steps
+
+        task.stopped = True
+        stop_steps(task)
 
 
 async def complete(task: Task, value: Any, world: World) -> None:
@@ -215,6 +257,8 @@ async def complete(task: Task, value: Any, world: World) -> None:
         if inspect.isawaitable(chosen):
             chosen = await world.settle(chosen, task, None)
         writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
+    if task.node.branches and task.has_helpers:
+        await world.join(task)
     if not task.is_paused:
         task.writes = writes
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.engine import telling
 from perdure.engine.attempt import fail
+from perdure.engine.calls import CallTask
 from perdure.engine.returns import unknown_node
-from perdure.engine.runners_blocking import BlockingRunner
 from perdure.engine.task import Task
 from perdure.errors import InvalidConfig, NotStorable
 
@@ -39,8 +39,10 @@ def namespace_of(node: Node) -> Namespace:
 
 def key_of(task: Task, policy: CachePolicy) -> FullKey:
     """Under which key a task's result is kept."""
-    given = task.send.arg if task.send is not None else task.see(task.node.view)
-    key = policy.key_func(given)
+    if isinstance(task, CallTask):
+        key = policy.key_func(*task.args, **task.kwargs)
+    else:
+        key = policy.key_func(task.send.arg if task.send is not None else task.see(task.node.view))
     data = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
     return namespace_of(task.node), blake2b(data, digest_size=16).hexdigest()
 
@@ -60,7 +62,7 @@ async def replay(run: Run, tasks: list[Task], told: list[Event]) -> list[Task]:
         except Exception as error:  # noqa: BLE001 - the key function is the user's, and belongs to this task
             fail(task, error)
             telling.ended(run, told, task)
-    found = await _get(run, list(dict.fromkeys(task.cache_key for task in asking)))
+    found = await _get(run, list(dict.fromkeys(task.cache_key for task in asking)), blocks=run.runner.blocks)
     for task in asking:
         writes = found.get(task.cache_key)
         if writes is not None:
@@ -76,29 +78,58 @@ async def keep(run: Run, ended: Sequence[Any]) -> None:
     if not keeping:
         return
     try:
-        await _set(run, keeping)
+        await _set(run, keeping, blocks=run.runner.blocks)
     except NotStorable:
         for task in keeping:
             try:
-                await _set(run, [task])
+                await _set(run, [task], blocks=run.runner.blocks)
             except NotStorable as error:
                 fail(task, error)
 
 
-async def _get(run: Run, keys: Sequence[FullKey]) -> Mapping[FullKey, Any]:
+async def replay_step(call: CallTask, *, blocks: bool) -> bool:
+    """Give a durable step the result that is kept for its arguments; whether there is one.
+
+    Raises:
+        Exception: whatever the key function raised.
+    """
+    policy = call.node.cache
+    if policy is None or call.run.cache is None:
+        return False
+    # Taken now: the step may change in place what its key is made of.
+    call.cache_key = key_of(call, policy)
+    writes = (await _get(call.run, [call.cache_key], blocks=blocks)).get(call.cache_key)
+    if writes is None:
+        return False
+    call.writes = [(channel, value) for channel, value in writes]
+    call.cached = True
+    return True
+
+
+async def keep_step(call: CallTask, *, blocks: bool) -> None:
+    """Keep a durable step's result.
+
+    Raises:
+        NotStorable: it cannot be kept.
+    """
+    if call.node.cache is not None and call.run.cache is not None and call.writes is not None:
+        await _set(call.run, [call], blocks=blocks)
+
+
+async def _get(run: Run, keys: Sequence[FullKey], *, blocks: bool) -> Mapping[FullKey, Any]:
     if not keys:
         return {}
     cache: BaseCache[Any] = run.cache
-    return cache.get(keys) if isinstance(run.runner, BlockingRunner) else await cache.aget(keys)
+    return cache.get(keys) if blocks else await cache.aget(keys)
 
 
-async def _set(run: Run, tasks: Sequence[Task]) -> None:
+async def _set(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
     cache: BaseCache[Any] = run.cache
     pairs = {
         task.cache_key: ([list(write) for write in task.writes or ()], None if task.node.cache is None else task.node.cache.ttl)
         for task in tasks
     }
-    if isinstance(run.runner, BlockingRunner):
+    if blocks:
         cache.set(pairs)
     else:
         await cache.aset(pairs)

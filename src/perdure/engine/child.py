@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import Loaded
 from perdure.constants import NS_SEP
+from perdure.engine.access import checked_durability
 from perdure.engine.attempt import bubble
 from perdure.engine.entering import Opened
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import open_in, open_run
 from perdure.engine.run import Run
-from perdure.errors import GraphInterrupt
+from perdure.errors import GraphInterrupt, ParentCommand
 from perdure.runtime.config import inherited, merged
 from perdure.types import Command
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.engine.ports import Runner
     from perdure.engine.task import Task
     from perdure.streaming.modes import Event
-    from perdure.types import RunnableConfig
+    from perdure.types import Durability, RunnableConfig
 
 
 async def run_node(task: Task) -> Any:
@@ -44,8 +45,12 @@ async def run_node(task: Task) -> Any:
     try:
         async for events in steps:
             await hand_up(run, task, events)
+    except ParentCommand:
+        remember(run)
+        raise
     finally:
         await steps.aclose()
+        keep_place(run)
     output = finish(run)
     if isinstance(output, Mapping) and not task.run.program.root:
         channels = task.run.program.channels
@@ -64,6 +69,13 @@ async def hand_up(run: Run, task: Task, events: Sequence[Event]) -> None:
     await run.runner.catch_up(above.runner.pace)
 
 
+def keep_place(run: Run) -> None:
+    """Note where a child has come to, so that another attempt of the task around goes on from there, as another process would."""
+    journal, task = run.journal, run.parent
+    if task is not None and journal is not None and journal.child_of is not None and journal.stored_row is not None:
+        task.run.children[journal.child_of[1:]] = (journal.ns, journal.stored_row.n)
+
+
 def finish(run: Run) -> Any:
     """What a child's run gives to its parent.
 
@@ -74,8 +86,9 @@ def finish(run: Run) -> Any:
     task = run.parent
     at = None if journal is None or journal.row is None else (journal.ns, journal.row.n)
     if run.outcome == "done":
-        if at is not None and journal is not None and journal.remembers and task is not None:
-            task.memories = {**task.memories, run.namespace: at[1]}
+        remember(run)
+        if task is not None and journal is not None and not journal.is_empty:
+            task.ended = (*task.ended, journal)
         return run.values()
     pause = GraphInterrupt(run.waiting if run.outcome == "paused" else ())
     pause.asked_at = at
@@ -83,6 +96,30 @@ def finish(run: Run) -> Any:
         with task.run.lock:
             bubble(task, pause)  # here, for the node may swallow it
     raise pause
+
+
+def remember(run: Run) -> None:
+    """Note with the task around what is to be remembered of a child that has ended: its state, or of one that keeps none, the memories
+    of the subgraphs in it.
+    """
+    journal, task = run.journal, run.parent
+    if task is None or journal is None or journal.row is None:
+        return
+    found = {run.namespace: journal.row.n} if journal.remembers else run.live.memories
+    if found:
+        with task.run.lock:
+            task.memories = {**task.memories, **found}
+
+
+def memory_of(task: Task, namespace: str) -> int | None:
+    """The checkpoint that a remembering subgraph of the task goes on from: as of the parent's, never as of a later one (P21)."""
+    above: Task | None = task
+    while above is not None:
+        found = above.memories.get(namespace) or above.run.live.memories.get(namespace)
+        if found is not None:
+            return found
+        above = above.run.parent
+    return None
 
 
 def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: Runner, **options: Any) -> Run:
@@ -130,20 +167,35 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: 
     return run
 
 
-async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any) -> Opened:
+async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any, durability: Durability | None = None) -> Opened:
     """Begin a child's run: where it was, if this task began it before; else afresh, with `given`.
 
+    Args:
+        run: the child's run.
+        task: the task that runs it.
+        graph: the child.
+        given: its input.
+        durability: its own, if it has one. Where the graph around saves nothing before its end, neither does it.
+
     Raises:
+        InvalidConfig: there is no such durability.
         UnknownKey, InvalidUpdateError, NotStorable: the input cannot be taken.
     """
     journal = task.run.journal
-    if isinstance(given, Mapping) and not run.program.root:
+    if isinstance(given, Mapping) and not run.program.root and run.program.single_output is None:
         known = run.program.input_keys
         given = {key: value for key, value in given.items() if key in known}
     if journal is None or graph.checkpointer is False:
         return await open_run(run, given, None)
+    own: dict[str, Any] = {"durability": checked_durability(durability)}
+    if durability is None or journal.durability == "exit":
+        own["durability"] = journal.durability
     session = journal.session.seen_from(run.runner)
     place = (journal.ns, task.origin, task.path, run.call_index)
+    for ended in task.ended:
+        if ended.child_of == place:  # by an earlier attempt
+            await ended.flush(force=True)
+            task.run.children[place[1:]] = (ended.ns, 0 if ended.row is None else ended.row.n)
     pointer = task.run.children.get(place[1:])
     if pointer is not None:
         loaded = await session.access.records.load(session.thread, *pointer)
@@ -157,22 +209,24 @@ async def open_child(run: Run, task: Task, graph: CompiledGraph, given: Any) -> 
                 ns=pointer[0],
                 child_of=place,
                 remembers=graph.checkpointer is True,
+                **own,
             )
     if graph.checkpointer is not True:
         return await open_in(
-            run, session, Loaded(session.loaded.thread, None), given, ns=session.numbers.take(), child_of=place, new=True
+            run, session, Loaded(session.loaded.thread, None), given, ns=session.numbers.take(), child_of=place, new=True, **own
         )
-    # As of the parent's checkpoint, never as of a later one (P21).
-    memory = task.memories.get(run.namespace) or task.run.live.memories.get(run.namespace)
+    memory = memory_of(task, run.namespace)
     loaded = await session.access.records.load(session.thread, run.namespace, memory)
-    number = loaded.row.ns if loaded.row is not None else next(iter(loaded.namespaces), None)
+    stored = next((number for number, name in loaded.namespaces.items() if name == run.namespace), None)
+    ns = session.numbers.of_namespace(run.namespace, stored)
     return await open_in(
         run,
         session,
         Loaded(session.loaded.thread, None) if memory is None else loaded,
         given,
-        ns=session.numbers.take() if number is None else number,
+        ns=ns,
         child_of=place,
-        new=number is None,
+        new=stored is None,
         remembers=True,
+        **own,
     )

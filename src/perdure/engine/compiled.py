@@ -16,6 +16,7 @@ from perdure.engine.lifetime import Batches, exhaust, inside, root, told
 from perdure.engine.options import Options, RunOptions
 from perdure.engine.run import NO_EVENTS, Run
 from perdure.engine.runners_blocking import BlockingRunner
+from perdure.engine.travel import HasBranches
 from perdure.errors import InvalidConfig
 from perdure.runtime.config import checked, merged
 from perdure.streaming.modes import NOTHING, Shapes, Wanted, wanted
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.engine.session import Access
 
 
-class CompiledGraph(HasCache, HasInbox):
+class CompiledGraph(HasCache, HasInbox, HasBranches):
     """A graph that can run.
 
     Args:
@@ -65,6 +66,11 @@ class CompiledGraph(HasCache, HasInbox):
         twin.__dict__.update(self.__dict__)
         return twin
 
+    def graphs_at(self, name: str) -> list[CompiledGraph]:
+        """The graphs that a node runs."""
+        node = self.program.node(name)
+        return [] if node is None or node.call.subgraph is None else [node.call.subgraph]
+
     # -- running ----------------------------------------------------------------------------------------------------------
 
     def invoke(
@@ -98,7 +104,7 @@ class CompiledGraph(HasCache, HasInbox):
             Exception: whatever a node raised.
         """
         if stream_mode != "values":
-            options["output_keys"] = options.get("output_keys") or self.program.output_keys
+            options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.output_keys
             return list(self.stream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options))
         shown = self._printed(print_mode)
         run, events = self._begin(BlockingRunner(), input, config, Options.of(options), NOTHING, shown)
@@ -117,7 +123,7 @@ class CompiledGraph(HasCache, HasInbox):
     ) -> Any:
         """`invoke` for async code."""
         if stream_mode != "values":
-            options["output_keys"] = options.get("output_keys") or self.program.output_keys
+            options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.output_keys
             items = self.astream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options)
             return [item async for item in items]
         shown = self._printed(print_mode)
@@ -162,7 +168,7 @@ class CompiledGraph(HasCache, HasInbox):
         want = self._wanted(stream_mode, subgraphs, version)
         shown = self._printed(print_mode, debug)
         shapes = self._shapes(options.get("output_keys"))
-        options["output_keys"] = options.get("output_keys") or self.program.stream_keys
+        options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.stream_keys
         run, events = self._begin(BlockingRunner(), input, config, Options.of(options), want, shown)
         return iterate_blocking(told(run, events, want, shown, shapes))
 
@@ -182,7 +188,7 @@ class CompiledGraph(HasCache, HasInbox):
         want = self._wanted(stream_mode, subgraphs, version)
         shown = self._printed(print_mode, debug)
         shapes = self._shapes(options.get("output_keys"))
-        options["output_keys"] = options.get("output_keys") or self.program.stream_keys
+        options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.stream_keys
         run, events = self._begin(_suspending_runner(), input, config, Options.of(options), want, shown)
         items = told(run, events, want, shown, shapes)
         try:
@@ -237,7 +243,7 @@ class CompiledGraph(HasCache, HasInbox):
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
             above = task.run.below
             run = child.child_run(task, self, own, runner, modes=modes | above, below=below | above, **own_ways, **extra)
-            return run, inside(task, run, self, given)
+            return run, inside(task, run, self, given, settings.durability)
         saver = self.checkpointer
         if saver is True:
             raise InvalidConfig(

@@ -22,8 +22,13 @@ def nothing_to_resume(thread: str) -> UnknownThread:
     )
 
 
-def check_command(command: Command[Any], *, saver: bool) -> None:
+def check_command(command: Command[Any], *, saver: bool, entrypoint: str | None = None) -> None:
     """Refuse a command that a caller cannot give.
+
+    Args:
+        command: the command.
+        saver: the graph saves its state.
+        entrypoint: the name of what is called, if it is an entrypoint.
 
     Raises:
         InvalidUpdateError: it is for a parent graph, of which a caller has none.
@@ -32,6 +37,11 @@ def check_command(command: Command[Any], *, saver: bool) -> None:
     """
     if command.graph is not None:
         raise InvalidUpdateError(f"There is no parent graph: a call cannot pass Command(graph={command.graph!r})")
+    if entrypoint is not None and (command.update is not None or command.goto):
+        raise InvalidUpdateError(
+            f"entrypoint {entrypoint!r} has no state that a caller's Command could update, and no nodes to go to: it takes "
+            "Command(resume=...). What its next call gets as `previous` is set with update_state"
+        )
     if command.resume is not NO_ANSWER and not saver:
         raise RuntimeError("Cannot use Command(resume=...) without checkpointer: without one, no pause is remembered")
     if command.resume is NO_ANSWER and command.update is None and not command.goto and command.goto != 0:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from perdure.channels.base import MISSING
+from perdure.checkpoint.inbox import open_questions
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
 from perdure.constants import CONF, COPY, END, INPUT, START
 from perdure.engine import returns
-from perdure.engine.entering import entry_value
-from perdure.engine.history import subgraph_at
+from perdure.engine.branches import branch_of, left_behind, unknown_branch
+from perdure.engine.edit_inside import InsideEdits
+from perdure.engine.entering import entry_value, hand_in
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
 from perdure.engine.plan import tasks_of
@@ -71,75 +74,66 @@ class Edits:
                 continue
 
     async def _once(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        access, graph = self._access, self._graph
         conf = config.get(CONF) or {}
-        namespace = conf.get("checkpoint_ns") or ""
+        if conf.get("checkpoint_ns"):
+            return await InsideEdits(self, graph, access, self._runner).once(config, supersteps)
+        branch = branch_of(config)
         wanted = conf.get("checkpoint_id") or None
-        inner = subgraph_at(self._graph, namespace)
-        loaded = await self._access.records.load(self._access.thread, namespace or ROOT_NS, wanted)
-        if loaded.row is None and (wanted is not None or namespace):
+        loaded = await access.records.load(access.thread, ROOT_NS, branch or wanted)
+        if loaded.row is None and branch is not None:
+            raise await unknown_branch(access, branch)
+        if loaded.row is None and wanted is not None:
             raise UnknownCheckpoint(
-                f"thread {self._access.thread!r} has no checkpoint {wanted or '(any)'!r} in namespace {namespace!r}",
-                thread=self._access.thread,
+                f"thread {access.thread!r} has no checkpoint {wanted!r}; take ids from get_state or get_state_history",
+                thread=access.thread,
                 checkpoint=wanted,
             )
-        session = Session(self._access, loaded, self._runner, (self._graph.program.name, self._graph.program.fingerprint))
+        session = Session(access, loaded, self._runner, (graph.program.name, graph.program.fingerprint))
         session.refuse_if_busy()
-        run = Run(inner.program, config, self._runner, namespace=namespace)
-        restored = self._open(run, session, loaded, await self._place_of(namespace, loaded))
-        # A checkpoint that the thread has left behind is branched off: its tasks start afresh, for their results belong to the old branch.
-        forks = not namespace and loaded.row is not None and loaded.row.n != loaded.thread.head
-        for updates in supersteps:
-            await self._superstep(run, restored, [StateUpdate(*update) for update in updates], forks=forks)
-            restored = None
-            forks = False
+        run = Run(graph.program, config, self._runner)
+        restored = open_books(run, session, loaded)
         journal = run.journal
-        row = None if journal is None else journal.row
-        if journal is None or row is None:
+        assert journal is not None
+        journal.branch = None if branch is None else branch.name
+        # A checkpoint that the thread has left behind is branched off: its tasks start afresh, for their results belong to the old branch.
+        forks = await left_behind(access, loaded, journal.branch)
+        await self.apply(run, restored, supersteps, forks=forks)
+        row = journal.row
+        if row is None:
             raise InvalidUpdateError("the edit made no checkpoint")
-        waits = bool(row.frontier) and loaded.thread.status == "interrupted"
-        if journal.child_of is None:
-            await journal.flush("interrupted" if waits else "idle")
-        else:
-            await journal.flush_once("interrupted" if waits else loaded.thread.status)
-        return address_of(self._access.thread, namespace, row.id)
-
-    async def _place_of(self, namespace: str, loaded: Loaded) -> tuple[int, int, str, int] | None:
-        """Where the parent keeps its pointer to the namespace that is edited."""
-        if not namespace or loaded.row is None:
-            return None
-        above = await self._access.records.load(self._access.thread, ROOT_NS, None)
-        pointers: list[Loaded] = [above]
-        while pointers:
-            level = pointers.pop()
-            for child in level.children:
-                if child.child_ns == loaded.row.ns:
-                    return (child.ns, child.origin, child.path, child.call)
-                pointers.append(await self._access.records.load(self._access.thread, child.child_ns, child.head))
-        return (ROOT_NS, 0, f"={namespace}", 0)
-
-    def _open(self, run: Run, session: Session, loaded: Loaded, place: tuple[int, int, str, int] | None) -> Restored | None:
-        if loaded.row is None:
-            run.live = Live(run.program)
-            run.live.step = -1
-            run.journal = Journal(session, ROOT_NS, "")
-            return None
-        restored = Restored(run.program, loaded, session.serde)
-        run.live = restored.live
-        run.live.ran = tuple(dict.fromkeys(task.triggers[0] for task in restored.row.ran if task.triggers))
-        run.journal = Journal(
-            session,
-            loaded.row.ns,
-            run.namespace,
-            row=restored.row,
-            entries=restored.entries,
-            chain=len(loaded.chain),
-            ids=restored.ids,
-            stored=restored,
-            child_of=place,
+        waits = bool(row.frontier) and (
+            loaded.thread.status == "interrupted" or bool(open_questions(loaded, access.saver.serde, 0, only=row.frontier))
         )
-        return restored
+        await journal.flush("interrupted" if waits else "idle")
+        return address_of(access.thread, "", row.id)
 
-    async def _superstep(self, run: Run, restored: Restored | None, updates: list[StateUpdate], *, forks: bool) -> None:
+    async def apply(
+        self, run: Run, restored: Restored | None, supersteps: Sequence[Sequence[StateUpdate]], *, forks: bool
+    ) -> None:
+        """Stage one checkpoint for each super-step of edits.
+
+        Args:
+            run: with the state and the books that are edited.
+            restored: what is stored of the checkpoint that they stand at; None if there is none.
+            supersteps: the edits.
+            forks: the checkpoint was left behind: its open tasks start afresh.
+        """
+        stands = restored
+        for updates in supersteps:
+            await self._superstep(run, stands, [StateUpdate(*update) for update in updates], None if forks else restored)
+            stands = None
+            restored, forks = None if forks else restored, False
+
+    async def _superstep(self, run: Run, stands: Restored | None, updates: list[StateUpdate], begun: Restored | None) -> None:
+        """Stage the checkpoint of one super-step of edits.
+
+        Args:
+            run: the run.
+            stands: what is stored of the checkpoint that they are made on; None where an edit has just made it.
+            updates: the edits.
+            begun: where it is stored what open tasks have begun; None where they start afresh.
+        """
         program = run.program
         special = {END, INPUT, COPY}
         if len(updates) > 1:
@@ -150,7 +144,7 @@ class Edits:
                     raise InvalidUpdateError(f"as_node={update.as_node!r} must be the only update of its super-step")
         first = updates[0]
         if first.as_node in special:
-            await self._special(run, restored, first)
+            await self._special(run, stands, first, begun)
             return
         inferred = first.as_node is None
         names = [update.as_node or self._infer(run) for update in updates]
@@ -162,8 +156,8 @@ class Edits:
         identity = journal.session.numbers.checkpoint(live.step)
         for name, update in zip(names, updates, strict=True):
             tasks.append(await self._written(run, name, update, identity[0]))
-        kept = self._kept(run, None if forks else restored, names, inferred=inferred, task=first.task_id)
-        if forks:
+        kept = self._kept(run, begun, names, inferred=inferred, task=first.task_id)
+        if stands is not None and begun is None:
             kept = _renewed(kept, identity[0])
         for task in tasks:
             task.stored = True
@@ -175,7 +169,9 @@ class Edits:
             journal.edit(name, identity[0], [w for w in task.writes or () if w[0] in program.channels])
             for name, task in zip(names, tasks, strict=True)
         )
-        journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata)
+        # An entrypoint that is still to run needs its input.
+        given = run.given if program.single_output is not None and live.fired else MISSING
+        journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata, given=given)
         live.ran = tuple(dict.fromkeys(names))
 
     async def _written(self, run: Run, name: str, update: StateUpdate, number: int) -> Task:
@@ -186,7 +182,10 @@ class Edits:
             raise InvalidUpdateError(
                 str(returns.unknown_node(program, f"Node {name} does not exist: the edit is made as", name)), node=name
             )
-        writes = returns.updates_of(program, name, update.values)
+        if program.single_output is not None:
+            writes = returns.writes_of(program, name, update.values)  # as if the function had returned it
+        else:
+            writes = returns.updates_of(program, name, update.values)
         task: Task = Entry(run, number, update.values if program.root else dict(writes))
         task.node = node
         if node.branches:
@@ -199,6 +198,8 @@ class Edits:
     def _infer(self, run: Run) -> str:
         live = run.live
         journal = run.journal
+        if run.program.single_output is not None:
+            return next(iter(run.program.nodes))
         if journal is None or journal.row is None or not live.ran:
             return START
         if len(live.ran) > 1:
@@ -212,29 +213,19 @@ class Edits:
         live = run.live
         nodes = dict(live.fired)
         sends = dict(live.open_sends)
-        if inferred:
-            if restored is None:
-                return {}, {}, (), dict(live.deferred)
-            started = {
-                (path, origin)
-                for path, origin in restored.paths(handlers=False)
-                if restored.result(origin, path) is not None or restored.asked(origin, path)
-            }
+        closing: list[int | str] = [] if inferred else _closing(run, names, task)
+        if not closing:
+            # It writes in the name of a node that has run before: its edges choose anew what follows, unless that has begun.
+            if inferred and run.program.single_output is not None:
+                return nodes, sends, live.sends, dict(live.deferred)  # no edge would start it again
+            started = set() if restored is None else _started(restored)
             nodes = {name: what for name, what in nodes.items() if (name, what[0]) in started}
             sends = {index: origin for index, origin in sends.items() if (f"#{index}", origin) in started}
-            return nodes, sends, live.sends, dict(live.deferred)
-        for name in names:
-            nodes.pop(name, None)
-            closing = next(
-                (
-                    int(candidate.path[1:])
-                    for candidate in tasks_of(run)
-                    if candidate.send is not None and candidate.node.name == name and (task is None or candidate.id == task)
-                ),
-                None,
-            )
-            if closing is not None:
-                sends.pop(closing, None)
+        for one in closing:
+            if isinstance(one, int):
+                sends.pop(one, None)
+            else:
+                nodes.pop(one, None)
         return nodes, sends, live.sends, dict(live.deferred)
 
     def _put_back(self, live: Live, kept: Kept) -> None:
@@ -249,14 +240,15 @@ class Edits:
             if name not in live.fired:
                 live.deferred.setdefault(name, what)
 
-    async def _special(self, run: Run, restored: Restored | None, update: StateUpdate) -> None:
+    async def _special(self, run: Run, restored: Restored | None, update: StateUpdate, begun: Restored | None) -> None:
         live = run.live
         journal = run.journal
         assert journal is not None
         if update.as_node == END:
             if update.values is not None:
                 raise InvalidUpdateError("as_node=END clears what was to run next and takes no values")
-            done = [] if restored is None else _finished(run, restored)
+            held = restored if restored is not None else begun
+            done = [] if held is None else _finished(run, held)
             live.step += 1
             identity = journal.session.numbers.checkpoint(live.step)
             changed = live.advance(done, identity[0])
@@ -264,10 +256,14 @@ class Edits:
             journal.checkpoint(live, "update", changed, identity=identity, metadata=run.metadata)
             return
         if update.as_node == INPUT:
-            value = entry_value(run, update.values)
+            direct = run.program.single_output is not None
+            value = update.values if direct else entry_value(run, update.values)
             live.drop_open()
             live.step += 1 if journal.row is not None else 0
-            journal.checkpoint(live, "input", (), given=value, start=True, metadata=run.metadata)
+            identity = journal.session.numbers.checkpoint(live.step)
+            if direct:
+                hand_in(run, value, identity[0])
+            journal.checkpoint(live, "input", (), identity=identity, given=value, start=not direct, metadata=run.metadata)
             return
         if restored is None:
             raise InvalidUpdateError("as_node='__copy__' copies a checkpoint, but the thread has none")
@@ -280,13 +276,70 @@ class Edits:
         assert journal is not None
         live.step += 1
         identity = journal.session.numbers.checkpoint(live.step)
-        number = identity[0]
-        live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
-        live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
-        live.open_sends = dict.fromkeys(live.open_sends, number)
+        renewed(live, identity[0])
         kept = restored.given
-        row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=restored.enters)
+        row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=restored.enters, ran=restored.row.ran)
         row.parent, row.full, row.base, row.changes = restored.row.parent, True, row.n, dict(journal.entries)
+
+
+def _closing(run: Run, names: Sequence[str], task: str | None) -> list[int | str]:
+    """The open tasks that edits in the name of these nodes stand for: names of triggered nodes, positions of Sends, one of each."""
+    found: list[int | str] = [name for name in names if name in run.live.fired]
+    tasks = tasks_of(run) if run.live.open_sends else ()
+    for name in names:
+        send = next(
+            (one for one in tasks if one.send is not None and one.node.name == name and (task is None or one.id == task)), None
+        )
+        if send is not None:
+            found.append(int(send.path[1:]))
+    return found
+
+
+def _started(restored: Restored) -> set[tuple[str, int]]:
+    """(path, origin) of the tasks that have asked, or have a result."""
+    return {
+        (path, origin)
+        for path, origin in restored.paths(handlers=False)
+        if restored.result(origin, path) is not None or restored.asked(origin, path)
+    }
+
+
+def open_books(
+    run: Run,
+    session: Session,
+    loaded: Loaded,
+    ns: int = ROOT_NS,
+    child_of: tuple[int, int, str, int] | None = None,
+) -> Restored | None:
+    """Give a run the state and the books of a loaded checkpoint; return what is stored of it, None if there is none."""
+    if loaded.row is None:
+        run.live = Live(run.program)
+        run.live.step = -1
+        run.journal = Journal(session, ns, run.namespace)
+        return None
+    restored = Restored(run.program, loaded, session.serde)
+    run.live = restored.live
+    run.given = restored.given
+    run.live.ran = tuple(dict.fromkeys(task.triggers[0] for task in restored.row.ran if task.triggers))
+    run.journal = Journal(
+        session,
+        loaded.row.ns,
+        run.namespace,
+        row=restored.row,
+        entries=restored.entries,
+        chain=len(loaded.chain),
+        ids=restored.ids,
+        stored=restored,
+        child_of=child_of,
+    )
+    return restored
+
+
+def renewed(live: Live, number: int) -> None:
+    """Let the open tasks of a state be triggered anew at checkpoint `number`."""
+    live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
+    live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
+    live.open_sends = dict.fromkeys(live.open_sends, number)
 
 
 def _renewed(kept: Kept, number: int) -> Kept:

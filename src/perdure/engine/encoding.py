@@ -59,21 +59,20 @@ class Encoding:
         """
         self.writer.begin()
         items: list[WriteItem] = []
-
-        def put(at: int) -> Callable[[Form], None]:
-            def settle(form: Form) -> None:
-                items[at] = WriteItem(items[at].channel, *form)
-                row.items = tuple(items)
-
-            return settle
-
         for channel, value in writes:
             if value is None:
                 items.append(WriteItem(channel, NULL))
                 continue
-            form = self._named(lambda: self.writer.written(row, channel, value, put(len(items))), where, channel)  # noqa: B023
+            try:
+                form = self.writer.written(row, channel, value)
+            except NotStorable as error:
+                raise self._named(error, where, channel) from error.__cause__
             self._recent[id(value)] = (value, form)
-            items.append(WriteItem(channel, *form) if isinstance(form, Form) else WriteItem(channel, None))
+            if isinstance(form, Draft):
+                form.put = _into(row, items, len(items))
+                items.append(WriteItem(channel, None))
+            else:
+                items.append(WriteItem(channel, *form))
         row.items = tuple(items) or NOTHING
         self.writer.end()
 
@@ -109,7 +108,10 @@ class Encoding:
                 changes[key] = Entry(n, *known)
                 writer.forget(key)
                 continue
-            form, new = self._named(lambda: writer.channel(key, value, go_on=go_on, draft=known), "state", key)  # noqa: B023
+            try:
+                form, new = writer.channel(key, value, go_on=go_on, draft=known)
+            except NotStorable as error:
+                raise self._named(error, "state", key) from error.__cause__
             changes[key] = Entry(n, *form)
             if known is not None:
                 writer.settle(known, form)
@@ -131,7 +133,10 @@ class Encoding:
         """
         writer = self.writer
         whole = type(given) is not dict or not is_incremental(self._session.serde) or any(type(key) is not str for key in given)
-        form = self.form(given, "input", START) if whole else self._named(lambda: writer.inline(given), "input", START)
+        try:
+            form = writer.whole(given) if whole else writer.inline(given)
+        except NotStorable as error:
+            raise self._named(error, "input", START) from error.__cause__
         if form is not None:
             return Entry(row.n, *form)
         items: list[WriteItem] = []
@@ -149,22 +154,35 @@ class Encoding:
             return settle
 
         for key, value in given.items():
-            form = writer.written(row, key, value, put(len(items)))
-            items.append(WriteItem(key, *form) if isinstance(form, Form) else WriteItem(key, None))
+            of_key = writer.written(row, key, value)
+            if isinstance(of_key, Draft):
+                of_key.put = put(len(items))
+                items.append(WriteItem(key, None))
+            else:
+                items.append(WriteItem(key, *of_key))
         return entry()
 
     def form(self, value: Any, where: str | Task, key: str) -> Form:
         """A value in one piece; see `writes`."""
-        form: Form = self._named(lambda: self.writer.whole(value), where, key)
-        return form
-
-    def _named(self, encode: Callable[[], Any], where: str | Task, key: str) -> Any:
-        """What `encode` returns; its error says where the value was."""
         try:
-            return encode()
+            return self.writer.whole(value)
         except NotStorable as error:
-            place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
-            error.key = path = f"{place}[{key!r}]{error.key or ''}"
-            error.thread = error.thread or self._session.thread
-            error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
-            raise
+            raise self._named(error, where, key) from error.__cause__
+
+    def _named(self, error: NotStorable, where: str | Task, key: str) -> NotStorable:
+        """The error, which says where the value was."""
+        place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
+        error.key = path = f"{place}[{key!r}]{error.key or ''}"
+        error.thread = error.thread or self._session.thread
+        error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
+        return error
+
+
+def _into(row: WriteRow, items: list[WriteItem], at: int) -> Callable[[Form], None]:
+    """Puts a form where its item is."""
+
+    def put(form: Form) -> None:
+        items[at] = WriteItem(items[at].channel, *form)
+        row.items = tuple(items)
+
+    return put

@@ -1,27 +1,31 @@
 """Branching off a checkpoint: the same state again as a new checkpoint, whose tasks start afresh with ids of their own.
 
-Where a question inside a subgraph is answered anew, or a run starts again from a checkpoint inside one, the subgraph branches off
-as well, at the checkpoint it had then, and so on inwards. All of it becomes one commit. It works on rows: values are neither
-decoded nor copied, for they are immutable and both branches refer to them.
+A replay takes nothing else along. A branch in which a question is answered anew, or which starts inside a subgraph, goes on from where
+its tasks were: results of siblings, questions, answers, durable steps and subgraphs come along under the new ids, and of the task that
+travels back what came before. Subgraphs branch off as well, and so on inwards; those that had ended are shared. All of it becomes one
+commit. It works on rows: values are neither decoded nor copied, for they are immutable and both branches refer to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.checkpoint.records import RESULT, ROOT_NS, CheckpointRow, ChildRow, Loaded, Pending, WriteRow
+from perdure.checkpoint.pauses import Asked, of_last_entry, stored
+from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, ChildRow, Loaded, Pending, WriteRow
 from perdure.constants import NS_END, NS_SEP
+from perdure.engine.known_calls import came_before, identity_of, place_of, top_of
 from perdure.engine.restore import Kept
-from perdure.errors import CorruptRecord, UnknownCheckpoint
+from perdure.errors import CorruptRecord
 from perdure.ids import interrupt_id, task_id
 
 if TYPE_CHECKING:
     from perdure.engine.journal import Journal
     from perdure.engine.live import Live
     from perdure.engine.restore import Restored
-    from perdure.engine.session import Access, Session
+    from perdure.engine.session import Session
 
 
 class Inside(NamedTuple):
@@ -48,26 +52,40 @@ class Branch:
     Attributes:
         answers: answers to questions of the old branch, by their ids there.
         inside: a checkpoint of a subgraph to start from.
+        goes_on: what the tasks have at that checkpoint is taken along, too.
     """
 
     answers: Mapping[str, Any]
     inside: Inside | None = None
+    goes_on: bool = False
 
     @property
     def keeps(self) -> bool:
-        """Results of siblings that asked nothing are kept, for the branch goes on. Otherwise the super-step runs again: a replay."""
+        """What the tasks of the super-step have is taken along, for the branch goes on. Otherwise the super-step runs again: a replay."""
         return bool(self.answers) or self.inside is not None
 
 
-async def fork(session: Session, journal: Journal, live: Live, restored: Restored, branch: Branch) -> dict[str, Any]:
-    """Stage a branch off the checkpoint that `journal` and `live` stand at, and of subgraphs as far as `branch` asks for it.
+class Forked(NamedTuple):
+    """The checkpoint that a subgraph has in a new branch, with what was taken along: as if it had been loaded.
 
-    Returns:
-        The answers, under the ids that the questions have in the new branch.
+    Attributes:
+        loaded: it.
+        place: where the pointer to it is.
+        namespace: the name of its namespace.
     """
+
+    loaded: Loaded
+    place: tuple[int, int, str, int]
+    namespace: str
+
+
+async def fork(session: Session, journal: Journal, live: Live, restored: Restored, branch: Branch) -> Carrying:
+    """Stage a branch off the checkpoint that `journal` and `live` stand at, and of subgraphs as far as `branch` asks for it."""
     live.step += 1
     number, public = session.numbers.checkpoint(live.step)
-    moved = await _tasks(session, journal, restored, (number, public, journal.ns, journal.namespace), branch)
+    carrying = Carrying(session, journal, branch)
+    mode = Mode.GO_ON if branch.inside is not None else Mode.ASK if branch.answers else Mode.REPLAY
+    await carrying.tasks(restored, _New(journal.ns, number, public, journal.namespace), branch.inside, mode)
     live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
     live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
     live.open_sends = dict.fromkeys(live.open_sends, number)
@@ -78,132 +96,212 @@ async def fork(session: Session, journal: Journal, live: Live, restored: Restore
         identity=(number, public),
         given=restored.given,
         start=restored.enters,
+        ran=restored.row.ran,
         metadata=restored.row.metadata,
     )
-    return moved
+    return carrying
 
 
-async def _tasks(
-    session: Session, journal: Journal, kept: Kept, new: tuple[int, str, int, str], branch: Branch
-) -> dict[str, Any]:
-    """Carry over what the tasks of a checkpoint have, to the checkpoint `new` (number, id, namespace's number and name)."""
-    number, public, ns, namespace = new
-    old_namespace = kept.loaded.namespaces.get(kept.row.ns, "")
-    moved: dict[str, Any] = {}
-    for path, origin in kept.paths():
-        before = task_id(kept.ids[origin], old_namespace, path)
-        now = task_id(public, namespace, path)
-        asked = kept.asked(origin, path)
-        result = kept.writes.get((origin, path, RESULT))
-        is_inside = branch.inside is not None and branch.inside.path == path
-        if result is not None and branch.keeps and not asked and not is_inside:
-            journal.adopt_write(WriteRow(ns, number, path, RESULT, result.items))
-        last = {one.question.id for one in asked}
-        known = {pause: value for pause, value in kept.answers(origin, path).items() if pause not in last}
-        known.update((pause, value) for pause, value in branch.answers.items() if pause in last)
-        for one in kept.questions(origin, path) if any(pause in branch.answers for pause in last) else ():
-            if one.place is not None and one.question.id in known and one.question.id == interrupt_id(before, one.place):
-                moved[interrupt_id(now, one.place)] = known[one.question.id]
-        inner = branch.inside if is_inside else None
-        child = (inner.ns, inner.n, inner.call) if inner is not None else _asking(asked, branch.answers)
-        if child is not None:
-            below = Branch(branch.answers, None if inner is None else inner.inside)
-            place = (ns, number, path, child[2])
-            moved.update(await _subgraph(session, journal, child, place, (before, now, old_namespace, namespace), below))
-    return moved
+class _New(NamedTuple):
+    """The checkpoint that things are carried to: number and name of its namespace, its number and id."""
+
+    ns: int
+    number: int
+    public: str
+    namespace: str
 
 
-def _asking(asked: list[Any], answers: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Which checkpoint of which subgraph asked a question that is answered now."""
-    for one in asked:
-        if one.place is None and one.child is not None and one.question.id in answers:
-            return (one.child[0], one.child[1], 0)
-    return None
+class Mode(Enum):
+    """How much of what the tasks of a checkpoint have comes along."""
+
+    REPLAY = "nothing: they run again"
+    ASK = "they are where they were when they asked; those that asked nothing are done"
+    GO_ON = "everything"
 
 
-async def _subgraph(
-    session: Session,
-    journal: Journal,
-    child: tuple[int, int, int],
-    place: tuple[int, int, str, int],
-    names: tuple[str, str, str, str],
-    branch: Branch,
-) -> dict[str, Any]:
-    loaded = await session.access.records.load(session.thread, child[0], child[1])
-    if loaded.row is None:
-        raise CorruptRecord(
-            f"checkpoint {child[1]} of a subgraph of thread {session.thread!r} is missing", thread=session.thread
-        )
-    kept = Kept(loaded, session.serde)
-    row = loaded.row
-    name = loaded.namespaces[row.ns]
-    renamed = _renamed(name, *names)
-    ns = row.ns if renamed == name else session.numbers.take()
-    number, public = session.numbers.checkpoint(row.step + 1)
-    forked = CheckpointRow(
-        number,
-        ns,
-        public,
-        row.n if ns == row.ns else None,
-        number,
-        row.step + 1,
-        "fork",
-        dict(kept.entries),
-        True,
-        tuple(Pending(task.path, number, task.triggers) for task in row.frontier),
-        (),
-        row.joins,
-        tuple(Pending(task.path, number, task.triggers) for task in row.deferred),
-        row.metadata,
-        None,
-        row.memories,
-    )
-    journal.adopt(forked, renamed if ns != row.ns else None, ChildRow(*place, ns, number))
-    return await _tasks(session, journal, kept, (number, public, ns, renamed), branch)
+class Carrying:
+    """Carries what the tasks of a checkpoint have to another one, in whose branch their ids are others.
 
-
-def _renamed(name: str, before: str, now: str, old_parent: str, new_parent: str) -> str:
-    """A namespace's name with its parent's new name and its task's new id; one without a task id is a memory, and keeps its own."""
-    rest = name[len(old_parent) + len(NS_SEP) :] if old_parent else name
-    if f"{NS_END}{before}" not in rest:
-        return name
-    renamed = rest.replace(f"{NS_END}{before}", f"{NS_END}{now}")
-    return f"{new_parent}{NS_SEP}{renamed}" if new_parent else renamed
-
-
-async def locate(access: Access, namespace: str, checkpoint: str) -> tuple[Loaded, Loaded, Inside, bool]:
-    """Where a checkpoint inside a subgraph hangs in the root graph.
-
-    Returns:
-        The root's checkpoint whose task ran the subgraph; the addressed checkpoint; the way to it; and whether it is the very place
-        where the thread waits now, so that going on there needs no branch.
-
-    Raises:
-        UnknownCheckpoint: there is no such checkpoint in that namespace.
+    Attributes:
+        answers: the answers that count in the new branch, by the ids that their questions have there.
+        innermost: the subgraph's checkpoint that the branch starts from, in the new branch.
     """
-    records, thread = access.records, access.thread
-    target = await records.load(thread, namespace, checkpoint)
-    loaded = target
-    inside: Inside | None = None
-    is_tip = target.row is not None and bool(target.row.frontier)
-    while True:
+
+    __slots__ = ("_children", "_given", "_goes_on", "_journal", "_pauses", "_session", "_tasks", "answers", "innermost")
+
+    def __init__(self, session: Session, journal: Journal, branch: Branch) -> None:
+        self._session = session
+        self._journal = journal
+        self._given = branch.answers
+        self._goes_on = branch.goes_on
+        self._tasks: dict[str, str] = {}
+        self._pauses: dict[str, str] = {}
+        self._children: dict[tuple[int, int], tuple[int, int]] = {}
+        self.answers: dict[str, Any] = {}
+        self.innermost: Forked | None = None
+
+    async def tasks(self, kept: Kept, new: _New, inside: Inside | None, mode: Mode) -> None:
+        """Carry over what the tasks of a checkpoint have, to the checkpoint `new`."""
+        if mode is Mode.REPLAY:
+            return
+        for path, origin in kept.paths():
+            self._rename(kept, new, origin, path)
+            if inside is not None and top_of(inside.path) == path:
+                await self._travel(kept, new, (origin, path), inside)
+                continue
+            asked = kept.asked(origin, path)
+            if (origin, path, RESULT) in kept.writes and not (asked and mode is Mode.ASK):
+                self._adopt(kept, new, (origin, path), RESULT)
+                for child in kept.loaded.children:
+                    if (child.origin, top_of(child.path)) == (origin, path):
+                        self._point(new, child, (child.child_ns, child.head))
+            else:
+                await self._code(kept, new, (origin, path), mode)
+            if path.startswith("!"):
+                self._adopt(kept, new, (origin, path[1:]), ERROR)
+
+    def _rename(self, kept: Kept, new: _New, origin: int, path: str) -> None:
+        """Note what a task and its durable steps are called in the new branch, and the questions that their code asked."""
+        filed = [at for of, at, _ in kept.writes if of == origin]
+        filed += [child.path for child in kept.loaded.children if child.origin == origin]
+        places = {path, *(place for at in filed if top_of(at) == path for place in _and_above(at))}
+        for place in places:
+            identity = identity_of(place)
+            before = task_id(kept.ids[origin], kept.loaded.namespaces.get(kept.row.ns, ""), identity)
+            now = self._tasks[before] = task_id(new.public, new.namespace, identity)
+            for one in kept.questions(origin, place):
+                if one.place is not None and one.question.id == interrupt_id(before, one.place):
+                    self._pauses[one.question.id] = interrupt_id(now, one.place)
+
+    async def _travel(self, kept: Kept, new: _New, at: tuple[int, str], inside: Inside) -> None:
+        """The task in whose subgraph the branch starts: what came before that comes along."""
+        origin, path = at
+        for of, step, kind in kept.writes:
+            if of == origin and kind == RESULT and came_before(step, inside.path):
+                self._adopt(kept, new, (origin, step), RESULT)
+        for child in kept.loaded.children:
+            if child.origin != origin or top_of(child.path) != path:
+                continue
+            if (child.path, child.call) == (inside.path, inside.call):
+                last = Mode.GO_ON if self._goes_on else Mode.ASK if self._given else Mode.REPLAY
+                mode = Mode.GO_ON if inside.inside is not None else last
+                await self._subgraph(new, child, inside.n, mode, inside.inside, travels=True)
+            elif child.head < inside.n or (child.path == inside.path and child.call < inside.call):
+                await self._subgraph(new, child, child.head, Mode.GO_ON)
+        before = [one for one in kept.questions(origin, path) if one.place is not None and one.n <= inside.n]
+        known = {one.question.id for one in before}
+        answers = {pause: value for pause, value in kept.answers(origin, path).items() if pause in known}
+        self._store_answers(new, path, {**answers, **self._given})
+        self._store_questions(new, path, before, new.number)
+
+    async def _code(self, kept: Kept, new: _New, at: tuple[int, str], mode: Mode) -> None:
+        """A task or a durable step that had not ended, or that asks again."""
+        origin, place = at
+        questions = kept.questions(origin, place)
+        asked = of_last_entry(questions) if mode is Mode.ASK else []
+        places = {one.child: one.child[1] for one in asked if one.child is not None}
+        before = max((one.n for one in asked), default=None)
+        for child in kept.loaded.children:
+            if (child.origin, child.path) != at:
+                continue
+            waits = max((n for ns, n in places if ns == child.child_ns and n <= child.head), default=None)
+            if waits is not None:
+                await self._subgraph(new, child, waits, Mode.ASK)
+            elif before is None or child.head < before:
+                await self._subgraph(new, child, child.head, Mode.GO_ON)
+        begun = max((one.steps for one in asked), default=None)
+        last = {one.question.id for one in asked}
+        for step in kept.steps(origin, place):
+            if any(one.question.id in last for one in kept.asked(origin, step)):
+                await self._code(kept, new, (origin, step), mode)
+            elif (origin, step, RESULT) in kept.writes:
+                if begun is None or place_of(step) < begun:
+                    self._adopt(kept, new, (origin, step), RESULT)
+            elif begun is None:
+                await self._code(kept, new, (origin, step), mode)
+        own = {one.question.id for one in questions}
+        answers = {pause: value for pause, value in kept.answers(origin, place).items() if pause not in last}
+        answers.update((pause, value) for pause, value in self._given.items() if pause in own)
+        self._store_answers(new, place, answers)
+        self._store_questions(new, place, questions, self._session.numbers.next_n)
+
+    def _store_answers(self, new: _New, place: str, answers: Mapping[str, Any]) -> None:
+        renamed = {self._pauses[pause]: value for pause, value in answers.items() if pause in self._pauses}
+        if renamed:
+            self.answers.update(renamed)
+            self._journal.adopt_items(new.ns, new.number, place, ANSWERS, renamed.items())
+
+    def _store_questions(self, new: _New, place: str, questions: list[Asked], n: int) -> None:
+        """Carry questions, so that a task that waits is not run to ask them again. Where one is lost, it is: it asks anew."""
+        renamed: list[tuple[str, Any]] = []
+        for one in questions:
+            pause = self._pauses.get(one.question.id)
+            child = None if one.child is None else self._children.get(one.child)
+            if pause is None or (one.child is not None and child is None):
+                return
+            renamed.append((pause, stored(one._replace(question=replace(one.question, id=pause), child=child, n=n))))
+        if renamed:
+            self._journal.adopt_items(new.ns, new.number, place, PAUSES, renamed)
+
+    def _adopt(self, kept: Kept, new: _New, at: tuple[int, str], kind: int) -> None:
+        row = kept.writes.get((*at, kind))
+        if row is not None:
+            self._journal.adopt_write(WriteRow(new.ns, new.number, at[1], kind, row.items))
+
+    def _point(self, new: _New, child: ChildRow, to: tuple[int, int]) -> None:
+        self._journal.point(ChildRow(new.ns, new.number, child.path, child.call, *to))
+
+    async def _subgraph(
+        self, new: _New, child: ChildRow, n: int, mode: Mode, inside: Inside | None = None, *, travels: bool = False
+    ) -> None:
+        """A subgraph's checkpoint `n` in the new branch. One that has nothing more to do is shared."""
+        session, journal = self._session, self._journal
+        loaded = await session.access.records.load(session.thread, child.child_ns, n)
         row = loaded.row
-        pointer = None if row is None else await records.pointer_to(thread, row.ns, row.n)
-        if row is None or pointer is None:
-            raise UnknownCheckpoint(
-                f"thread {thread!r} has no checkpoint {checkpoint!r} in namespace {namespace!r}; take configs from "
-                "get_state(config, subgraphs=True)",
-                thread=thread,
-                checkpoint=checkpoint,
-            )
-        is_tip = is_tip and pointer.head == row.n
-        inside = Inside(pointer.path, pointer.call, row.ns, row.n, inside)
-        loaded = await records.load(thread, pointer.ns, pointer.origin)
-        if pointer.ns == ROOT_NS:
-            break
-    if is_tip and loaded.thread.head != pointer.origin:
-        head = await records.load(thread, ROOT_NS, None)
-        frontier = () if head.row is None else head.row.frontier
-        is_tip = any(task.origin == pointer.origin for task in frontier)
-        loaded = head if is_tip else loaded
-    return loaded, target, inside, is_tip
+        if row is None:
+            raise CorruptRecord(f"checkpoint {n} of a subgraph of thread {session.thread!r} is missing", thread=session.thread)
+        if not row.frontier and not travels:
+            self._point(new, child, (row.ns, row.n))
+            return
+        kept = Kept(loaded, session.serde)
+        name = loaded.namespaces[row.ns]
+        renamed = NS_SEP.join(self._renamed(part) for part in name.split(NS_SEP))
+        ns = row.ns if renamed == name else session.numbers.take()
+        number, public = session.numbers.checkpoint(row.step + 1)
+        forked = CheckpointRow(
+            number,
+            ns,
+            public,
+            row.n if ns == row.ns else None,
+            number,
+            row.step + 1,
+            "fork",
+            dict(kept.entries),
+            True,
+            tuple(Pending(task.path, number, task.triggers) for task in row.frontier),
+            row.ran,
+            row.joins,
+            tuple(Pending(task.path, number, task.triggers) for task in row.deferred),
+            row.metadata,
+            None,
+            row.memories,
+        )
+        place = (new.ns, new.number, child.path, child.call)
+        journal.adopt(forked, renamed if ns != row.ns else None, ChildRow(*place, ns, number))
+        self._children[row.ns, row.n] = (ns, number)
+        if travels and inside is None:
+            ids = {row.n: row.id} if ns == row.ns else {}
+            again = Loaded(loaded.thread, forked, [forked], [], [], loaded.values, ids, {ns: renamed})
+            self.innermost = Forked(again, place, renamed)
+        await self.tasks(kept, _New(ns, number, public, renamed), inside, mode)
+
+    def _renamed(self, part: str) -> str:
+        """A part of a namespace's name, with the new id of its task; one without a task is of a memory, and keeps its name."""
+        node, end, task = part.partition(NS_END)
+        return f"{node}{end}{self._tasks.get(task, task)}"
+
+
+def _and_above(path: str) -> list[str]:
+    """The path of a durable step, and of those around it, up to the task's own."""
+    parts = path.split(">")
+    return [">".join(parts[:count]) for count in range(1, len(parts) + 1)]

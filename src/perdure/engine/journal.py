@@ -21,6 +21,7 @@ from perdure.checkpoint.records import (
     PAUSES,
     RESULT,
     ROOT_NS,
+    BranchRow,
     CheckpointRow,
     ChildRow,
     Entry,
@@ -31,7 +32,7 @@ from perdure.checkpoint.records import (
     WriteItem,
     WriteRow,
 )
-from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, START, TASKS
+from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, MEMORIES, START, TASKS
 from perdure.engine import frontier, returns
 from perdure.engine.encoding import NULL, Encoding
 from perdure.errors import LeaseLost
@@ -61,6 +62,8 @@ class Journal:
         ids: public ids by number, as far as they are needed for task ids.
         child_of: for a subgraph: where its parent keeps the pointer to it (ns, origin, path, call).
         remembers: it is of a subgraph whose memory lasts from one call to the next.
+        branch: name of the branch that moves with it, if it is the root's.
+        durability: when its commits are waited for.
     """
 
     __slots__ = (
@@ -73,7 +76,9 @@ class Journal:
         "_encoding",
         "_values",
         "_writes",
+        "branch",
         "child_of",
+        "durability",
         "entries",
         "ids",
         "namespace",
@@ -107,6 +112,8 @@ class Journal:
         self.ids = ids if ids is not None else {}
         self.child_of = child_of
         self.remembers = False
+        self.branch: str | None = None
+        self.durability = session.durability
         self._chain = chain
         if row is not None:
             self.ids[row.n] = row.id
@@ -130,7 +137,8 @@ class Journal:
             NotStorable: one of its writes cannot be stored; nothing was staged.
         """
         row = WriteRow(self.ns, task.origin, task.path, RESULT, ())
-        self._encoding.writes(row, returns.stored_writes(task.run.program, task.writes or ()), task)
+        writes = returns.stored_writes(task.run.program, task.writes or ())
+        self._encoding.writes(row, [*writes, (MEMORIES, dict(task.memories))] if task.memories else writes, task)
         self._writes.append(row)
         task.stored = True
 
@@ -274,6 +282,16 @@ class Journal:
         if namespace is not None:
             self._batch_names.append((row.ns, namespace))
 
+    def adopt_journal(self, ended: Journal) -> None:
+        """Stage all that is staged in the journal of a subgraph whose run has ended."""
+        commit = self.session.commit_for("keep", None)
+        ended.fill(commit)
+        self._adopted.extend(commit.checkpoints)
+        self._values.extend(commit.values)
+        self._writes.extend(commit.writes)
+        self._batch_names.extend(commit.namespaces)
+        self._batch_children.extend(commit.children)
+
     def adopt_result(self, row: WriteRow, values: Iterable[ValueRow]) -> None:
         """Stage the result of a durable step. May be called from any thread."""
         self._values.extend(values)
@@ -282,6 +300,10 @@ class Journal:
     def adopt_write(self, row: WriteRow) -> None:
         """Stage what a task left, as it is."""
         self._writes.append(row)
+
+    def adopt_items(self, ns: int, origin: int, path: str, kind: int, items: Iterable[tuple[str, Any]]) -> None:
+        """Stage questions or answers of a task, in whatever namespace."""
+        self._writes.append(WriteRow(ns, origin, path, kind, self._encoding.items(items, "resume")))
 
     # -- flushing ---------------------------------------------------------------------------------------------------------
 
@@ -306,9 +328,8 @@ class Journal:
         parent = None if self.stored_row is None else self.stored_row.n
         for row in self._checkpoints:
             row.parent, parent = parent, row.n
-            row.ran = ()
         self._writes = [row for row in self._writes if row.origin in origins or row.ns != self.ns]
-        needed = spans_of([entry for row in self._checkpoints for entry in row.changes.values()], self._writes)
+        needed = spans_of([e for row in (*self._adopted, *self._checkpoints) for e in row.changes.values()], self._writes)
         self._values = [value for value in self._values if is_within(value.n, needed)]
         self._encoding.writer.drop({*map(id, self._checkpoints), *map(id, self._writes)}, needed)
 
@@ -324,6 +345,8 @@ class Journal:
             head = self._checkpoints[-1].n
             if self.ns == ROOT_NS:
                 commit.head = head
+                if self.branch is not None:
+                    commit.branches = (BranchRow(self.branch, head),)
             elif self.child_of is not None:
                 self._batch_children.append(ChildRow(*self.child_of, self.ns, head))
             self.stored_row = self._checkpoints[-1]
@@ -360,7 +383,7 @@ class Journal:
         else:
             op = "once" if final else "take"
         status: Status | None = ending if final else None if session.held else "busy"
-        if session.durability == "exit" and not force:
+        if self.durability == "exit" and not force:
             self.drop_history()
             if ending is None or (ending == "idle" and not is_root and not self.remembers):
                 if not session.held:
@@ -370,12 +393,12 @@ class Journal:
         commit = session.commit_for(op, status)
         self.fill(commit)
         failpoint("engine.commit.before")
-        if session.durability != "async" or op != "keep":
+        if self.durability != "async" or op != "keep":
             if session.in_flight:
-                await session.settle()
+                await session.settle_before(commit)
             await session.store(commit)
         else:
-            await session.settle()
+            await session.settle_before(commit)
             session.begin_write(commit)
         session.hold(not final)
         failpoint("engine.commit.after")

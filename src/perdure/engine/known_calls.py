@@ -11,16 +11,13 @@ import dataclasses
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, time, timedelta, tzinfo
-from decimal import Decimal
-from fractions import Fraction
 from hashlib import blake2b
-from pathlib import PurePath
 from typing import Any, NamedTuple
-from uuid import UUID
 
 _SEGMENT = re.compile(r"(\d+)(~?):(.*)@([0-9a-f]+)\.(\d+)")
-_TOLD_BY_TEXT = (Decimal, Fraction, date, time, timedelta, tzinfo, UUID, PurePath, range, slice)
+_PLACE = re.compile(r">\d+~?:")
+_TOLD_BY_TEXT = frozenset({"datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo"})
+"""Modules whose objects are values, and say which by their text."""
 _DEEPEST = 24
 
 
@@ -63,6 +60,26 @@ def segment(path: str, above: str) -> Known | None:
         return None
     place, beside, name, digest, nth = found.groups()
     return Known(path, int(place), bool(beside), name, digest, int(nth))
+
+
+def identity_of(path: str) -> str:
+    """What names a call among all those inside its node, whatever their order; of a node's task, its path."""
+    return _PLACE.sub(">", path)
+
+
+def place_of(path: str) -> int:
+    """How many calls had been made before the one at this path by the code that made it."""
+    found = _SEGMENT.fullmatch(path.rpartition(">")[2])
+    return 0 if found is None else int(found[1])
+
+
+def came_before(path: str, other: str) -> bool:
+    """Whether the call at `path` was begun before the one at `other`, both made inside the same node."""
+    mine, others = path.split(">"), other.split(">")
+    for at, (one, two) in enumerate(zip(mine, others, strict=False)):
+        if one != two:
+            return at > 0 and place_of(one) < place_of(two)
+    return False
 
 
 def top_of(path: str) -> str:
@@ -140,7 +157,7 @@ def _feed(add: Callable[[bytes], object], value: Any, deeper: int) -> None:
         add(_class_of(kind))
     elif isinstance(value, enum.Enum):
         add(_class_of(kind))
-        add(value.name.encode("utf-8", "surrogatepass") if isinstance(value.name, str) else repr(value).encode())
+        add(repr(value).encode("utf-8", "surrogatepass"))
     elif isinstance(value, dict):
         _feed_any_order(add, b"d", value.items(), deeper)
     elif isinstance(value, (list, tuple)):
@@ -170,8 +187,9 @@ def _feed_object(add: Callable[[bytes], object], value: Any, deeper: int) -> Non
     kind = type(value)
     add(_class_of(kind))
     if isinstance(value, (str, int, float, bytes)):  # of a class of its own
-        add(repr(_base(value)).encode("utf-8", "surrogatepass"))
-    elif isinstance(value, _TOLD_BY_TEXT):
+        base = next(base for base in (str, int, float, bytes) if isinstance(value, base))
+        add(base.__repr__(value).encode("utf-8", "surrogatepass"))
+    elif kind in (range, slice) or any(base.__module__.partition(".")[0] in _TOLD_BY_TEXT for base in kind.__mro__):
         add(repr(value).encode("utf-8", "surrogatepass"))
     elif isinstance(value, type) or hasattr(value, "__qualname__"):
         add(f"{getattr(value, '__module__', '')}.{value.__qualname__}".encode())
@@ -183,13 +201,6 @@ def _feed_object(add: Callable[[bytes], object], value: Any, deeper: int) -> Non
     elif hasattr(value, "tobytes") and hasattr(value, "dtype") and not getattr(value.dtype, "hasobject", True):
         add(f"{value.dtype}{getattr(value, 'shape', ())}".encode())
         add(value.tobytes())
-
-
-def _base(value: Any) -> Any:
-    for kind in (str, int, float, bytes):
-        if isinstance(value, kind):
-            return kind.__new__(kind, value) if kind is not str else str.__str__(value)
-    return None
 
 
 def _class_of(kind: type[Any]) -> bytes:

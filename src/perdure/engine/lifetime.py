@@ -9,6 +9,7 @@ from perdure.engine import child
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import open_run
 from perdure.engine.runners_flights import Flight
+from perdure.errors import ParentCommand
 from perdure.streaming.modes import Event, Shapes, Wanted, delivered
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.engine.run import Run
     from perdure.engine.session import Access
     from perdure.engine.task import Task
+    from perdure.types import Durability
 
 Batches = AsyncGenerator[list[Event], None]
 
@@ -38,11 +40,9 @@ async def root(run: Run, given: Any, access: Access | None, wait: float | None) 
             # Still held where the run did not come to its end. If its listener left, or it was cancelled, nothing is wrong with it.
             await run.journal.session.let_go("error" if failed else "interrupted" if run.outcome != "done" else "idle")
         await run.runner.close()
-        if run.threads is not None:
-            await run.threads.close()
 
 
-async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any) -> Batches:
+async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any, durability: Durability | None = None) -> Batches:
     """Run a graph that a node's code has called; yield events in batches, and give the run around what is listened to there.
 
     Raises:
@@ -51,16 +51,20 @@ async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any) -> Batc
     steps = None
     flight = Flight(task)
     try:
-        steps = super_steps(run, await child.open_child(run, task, graph, given))
+        steps = super_steps(run, await child.open_child(run, task, graph, given, durability))
         async for events in steps:
             await child.hand_up(run, task, events)
             flight.rest()
             yield events
             flight.go_on()
         child.finish(run)
+    except ParentCommand:
+        child.remember(run)
+        raise
     finally:
         if steps is not None:
             await steps.aclose()
+            child.keep_place(run)
         await run.runner.close()
         flight.rest()
 

@@ -22,6 +22,8 @@ from perdure.errors import GraphDrained, GraphRecursionError, InvalidState
 from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
+    from perdure.engine.journal import Journal
+    from perdure.engine.live import Live
     from perdure.engine.run import Run
 
 Events = list[Event]
@@ -44,15 +46,15 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         if told:
             yield told
             told = []
-        todo = tasks if opened.restored is None else [task for task in tasks if _is_to_run(task)]
+        todo = tasks if opened.restored is None else _to_run(tasks)
         telling.started(run, told, todo)
         if run.cache is not None and todo:
             todo = await cached.replay(run, todo, told)
         if told and (run.journal is None or not run.journal.session.in_flight):
             yield told
             told = []
-        if len(todo) == 1 and run.quiet_inside and not run.program.step_timeout and run.runner.can_inline(todo[0]):
-            await _inline(run, todo[0])
+        if len(todo) == 1 and not told and run.quiet_inside and not run.program.step_timeout and run.runner.can_inline(todo[0]):
+            await _inline(run, todo[0], told)
             telling.ended(run, told, todo[0])
         elif todo:
             running = together(run, tasks, todo, told)
@@ -78,8 +80,9 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         await _leave(run, move)
 
 
-def _is_to_run(task: Task) -> bool:
-    return task.writes is None and not task.is_paused and task.handled is None
+def _to_run(tasks: list[Task]) -> list[Task]:
+    """Those of resumed tasks that are neither done nor waiting."""
+    return [task for task in tasks if task.writes is None and not task.is_paused and task.handled is None]
 
 
 async def _stopped(run: Run, tasks: list[Task], told: Events) -> bool:
@@ -92,11 +95,18 @@ async def _stopped(run: Run, tasks: list[Task], told: Events) -> bool:
     failed = [task for task in tasks if task.error is not None and task.handled is None]
     if not failed and not any(task.is_paused for task in tasks):
         return False
-    await stop_between(run, tasks, failed, told)
+    try:
+        await stop_between(run, tasks, failed, told)
+    except BaseException as error:
+        if not told or all(task.error is not error for task in failed):
+            raise
+        run.failure = error  # told before it is raised, now that it is stored
     return True
 
 
 async def _leave(run: Run, move: Move) -> None:
+    if run.failure is not None:
+        raise run.failure
     if run.journal is not None:
         await run.journal.session.settle()
     if move == "limit":
@@ -117,13 +127,16 @@ def _first_tasks(run: Run, opened: Opened) -> list[Task]:
     return tasks
 
 
-async def _inline(run: Run, task: Task) -> None:
+async def _inline(run: Run, task: Task, told: Events) -> None:
+    run.inside = told
     try:
         await run.runner.run_one(task)
     except BaseException:
         task.cancelled = task.writes is None and task.error is None
         await stop_between(run, [task], [], [])
         raise
+    finally:
+        run.inside = None
 
 
 async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
@@ -139,19 +152,20 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         run.move = next_move(run, [task.node.name for task in done])
         return
     if journal.session.in_flight:
-        await journal.session.settle()
+        try:
+            await journal.session.settle()
+        except Exception:
+            raise
+        except BaseException:
+            await stop_between(run, tasks, [], [])
+            raise
     for task in done:
         if not task.stored:
             stage_result(run, task)
     failed = [task for task in done if task.error is not None]
     if failed:
         await stop_between(run, tasks, failed, told)
-    for task in tasks:
-        if task.handled is not None:
-            journal.error(task)
-    for task in done:
-        if task.memories:
-            live.memories.update(task.memories)
+    _note(journal, live, tasks)
     live.step += 1
     identity = journal.session.numbers.checkpoint(live.step)
     try:
@@ -165,6 +179,15 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         raise
     run.move = next_move(run, [task.node.name for task in done])
     await flush_move(run, run.move)
+
+
+def _note(journal: Journal, live: Live, tasks: list[Task]) -> None:
+    """Note what tasks leave beside their results: failures that a handler took over, and how far remembering subgraphs came."""
+    for task in tasks:
+        if task.handled is not None:
+            journal.error(task)
+        if task.memories:
+            live.memories.update(task.memories)
 
 
 def _validate(run: Run, done: list[Task]) -> None:

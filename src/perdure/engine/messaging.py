@@ -93,17 +93,18 @@ def metadata_of(task: Task, tags: Iterable[str] | None = None) -> dict[str, Any]
     return found
 
 
-def given(run: Run, task: Task) -> None:
-    """Messages that a task is given count as told."""
+def given(run: Run, tasks: Iterable[Task]) -> None:
+    """Messages that the tasks of a super-step are given count as told."""
     seen = run.seen
     if seen is None:
         return
-    if task.send is not None:
-        shown: Any = task.send.arg
-    else:
-        shown = run.given if task.node.view.given else run.live.view
-    for value in _parts(shown):
-        seen.update(identity for message in _messages_in(value, known=False) if (identity := id_of(message)) is not None)
+    state = False
+    for task in tasks:
+        if task.send is not None:
+            seen.update(_ids_in(task.send.arg))
+        elif not state:
+            state = True
+            seen.update(_ids_in(run.given if task.node.view.given else run.live.view))
 
 
 def returned(run: Run, found: list[Event], task: Task) -> None:
@@ -143,6 +144,15 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, (list, tuple)) or _is_message(value):
         return (value,)
     return getattr(value, "__dict__", {}).values()
+
+
+def _ids_in(state: Any) -> Iterator[Any]:
+    """The ids of the messages in a state, or in whatever a node is given."""
+    for value in _parts(state):
+        for message in _messages_in(value, known=False):
+            identity = id_of(message)
+            if identity is not None:
+                yield identity
 
 
 def _messages_in(value: Any, *, known: bool) -> Iterator[Any]:

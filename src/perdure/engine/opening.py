@@ -12,10 +12,12 @@ from perdure.channels.base import MISSING
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
 from perdure.constants import CONF, PREVIOUS
 from perdure.engine import decide
+from perdure.engine.branches import branch_of, unknown_branch
 from perdure.engine.entering import Opened, enter, entry_value, hand_in, take_input, validate
-from perdure.engine.forking import Inside, locate
+from perdure.engine.forking import Inside
 from perdure.engine.journal import Journal
 from perdure.engine.live import Live
+from perdure.engine.places import locate
 from perdure.engine.plan import next_move
 from perdure.engine.reopening import apply_command, go_on, start_with_command
 from perdure.engine.restore import Kept, Restored
@@ -27,6 +29,7 @@ from perdure.types import NO_ANSWER, Command
 
 if TYPE_CHECKING:
     from perdure.engine.run import Run
+    from perdure.types import Durability
 
 FIRST_WAIT = 0.005
 LONGEST_WAIT = 0.25
@@ -48,7 +51,8 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
         UnknownKey, InvalidUpdateError, NotStorable: the input cannot be taken.
     """
     if isinstance(given, Command):
-        decide.check_command(given, saver=access is not None)
+        entrypoint = None if run.program.single_output is None else run.program.name
+        decide.check_command(given, saver=access is not None, entrypoint=entrypoint)
     if access is None:
         return await _open_unsaved(run, given)
     deadline = None if wait is None else run.clock.monotonic() + wait
@@ -99,10 +103,16 @@ async def load(access: Access, run: Run, given: Any) -> tuple[Loaded, Inside | N
         The root's checkpoint; and where the config addresses a checkpoint inside a subgraph, the way to it and itself.
 
     Raises:
-        UnknownCheckpoint: the config names one that the thread does not have.
+        UnknownCheckpoint, UnknownBranch: the config names one that the thread does not have.
         InvalidConfig: it addresses one inside a subgraph, which an input cannot be given to.
     """
     conf = run.config.get(CONF) or {}
+    branch = branch_of(run.config)
+    if branch is not None:
+        found = await access.records.load(access.thread, ROOT_NS, branch)
+        if found.row is None:
+            raise await unknown_branch(access, branch)
+        return found, None, None
     wanted = conf.get("checkpoint_id") or None
     namespace = conf.get("checkpoint_ns") or ""
     if namespace and wanted is not None:
@@ -112,8 +122,18 @@ async def load(access: Access, run: Run, given: Any) -> tuple[Loaded, Inside | N
                 thread=access.thread,
                 checkpoint=wanted,
             )
-        loaded, target, inside, is_tip = await locate(access, namespace, wanted)
-        return (loaded, None, None) if is_tip else (loaded, inside, target)
+        place = await locate(access, namespace, wanted)
+        if place.is_now and None in place.links:
+            place = await locate(access, namespace, wanted, now=False)
+        inside = place.inside
+        if inside is not None and None in place.links:
+            raise InvalidConfig(
+                f"checkpoint {wanted!r} is what subgraph {namespace!r} remembered between two calls: nothing can run from there. Address "
+                "the checkpoint of the graph around it",
+                thread=access.thread,
+                checkpoint=wanted,
+            )
+        return (place.root, None, None) if place.waits else (place.root, inside, place.target)
     loaded = await access.records.load(access.thread, ROOT_NS, wanted)
     if wanted is not None and loaded.row is None:
         raise UnknownCheckpoint(
@@ -134,6 +154,7 @@ async def open_in(
     child_of: tuple[int, int, str, int] | None = None,
     new: bool = False,
     remembers: bool = False,
+    durability: Durability | None = None,
     inside: Inside | None = None,
     target: Loaded | None = None,
 ) -> Opened:
@@ -160,6 +181,10 @@ async def open_in(
         run.given = None if restored.given is MISSING else restored.given
     run.previous = run.live.view.get(PREVIOUS)
     run.journal.remembers = remembers
+    if durability is not None:
+        run.journal.durability = durability
+    if child_of is None and (branch := branch_of(run.config)) is not None:
+        run.journal.branch = branch.name
     run.metadata = stored_metadata(run.config, session.access.persist)
     if given is not None and not isinstance(given, Command):
         return await take_input(run, given)

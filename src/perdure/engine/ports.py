@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from perdure.engine.runners_pace import Pace
     from perdure.engine.task import Task
+    from perdure.engine.workers import Workers
     from perdure.types import TimeoutPolicy
 
 
@@ -73,6 +74,15 @@ class Runner(Protocol):
         Raises:
             StepTimeoutError: `timeout` seconds passed first.
         """
+        ...
+
+    def world_of_step(self) -> tuple[World, Callable[[], None]]:
+        """What a durable step needs that runs on a worker thread of its own, and what stops the coroutine that it waits for."""
+        ...
+
+    @property
+    def workers(self) -> Workers:
+        """The run's worker threads."""
         ...
 
     def child(self) -> Runner:

@@ -98,12 +98,18 @@ class Questions:
         together = bool(self.now)
         if together:
             self.now = [asked._replace(together=True) for asked in self.now]
-        self.now.append(Asked(question, place, digest, self.entry, together, None, self._task.called))
+        self.now.append(Asked(question, place, digest, self.entry, together, None, self._task.called, self._n))
 
-    def adopt(self, question: Interrupt, child: tuple[int, int] | None, steps: int = 0) -> None:
-        """Note a question that a subgraph of the task asked, or a durable step."""
+    def adopt(self, question: Interrupt, child: tuple[int, int] | None, steps: int | None = None) -> None:
+        """Note a question that a subgraph of the task asked, or a durable step: that which began after `steps` others."""
         if all(asked.question.id != question.id for asked in self.now):
-            self.now.append(Asked(question, None, "", self.entry, False, child, steps))
+            begun = self._task.called if steps is None else steps
+            self.now.append(Asked(question, None, "", self.entry, False, child, begun, self._n))
+
+    @property
+    def _n(self) -> int:
+        journal = self._task.run.journal
+        return 0 if journal is None else journal.session.numbers.next_n
 
     def all(self) -> list[Asked]:
         """All that is to be kept: this entry's questions, and those of earlier entries that it did not ask again."""

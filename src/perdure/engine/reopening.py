@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.constants import BRANCH_PREFIX, CONF, START, TASKS
 from perdure.engine import decide, returns
+from perdure.engine.branches import left_behind
 from perdure.engine.entering import Opened, books, entry_value, flush_move, run_entry
 from perdure.engine.forking import Branch, Inside, fork
 from perdure.engine.plan import next_move, refuse_missing
@@ -42,9 +43,9 @@ async def go_on(
     thread = restored.loaded.thread
     for path, origin in restored.paths():
         run.answers.update(restored.answers(origin, path))
-    addressed = bool((run.config.get(CONF) or {}).get("checkpoint_id"))
     is_child = journal.child_of is not None
-    is_tip = restored.row.n == thread.head or is_child
+    is_tip = is_child or not await left_behind(session.access, restored.loaded, journal.branch)
+    addressed = bool((run.config.get(CONF) or {}).get("checkpoint_id")) or not is_tip
     # A checkpoint that the thread has left behind shows the question it waited for; it may be answered anew, in a branch (P19).
     tip_asks = is_tip and inside is None
     asked = decide.open_questions(restored, run.answers) if tip_asks else decide.shown_questions(at or restored)
@@ -53,17 +54,17 @@ async def go_on(
     if command is not None and command.resume is not NO_ANSWER:
         late = [pause for pause in asked if pause.id in expired]
         asked = [pause for pause in asked if pause.id not in expired]
-        at_breakpoint = not live.is_over and thread.status == "interrupted"
+        waits = thread.status == "interrupted" or (journal.branch is not None and restored.row.n != thread.head)
+        at_breakpoint = not live.is_over and waits
         given = decide.route(command.resume, asked, at_breakpoint=at_breakpoint, thread=session.thread, late=late)
         _refuse_misfits(asked, given, session.thread)
     given.update(expired)
     forks = inside is not None or (addressed and not is_child and not (is_tip and (not live.is_over or bool(given))))
     if forks:
         branch = Branch(given, inside)
-        given = await fork(session, journal, live, restored, branch)
+        carried = await fork(session, journal, live, restored, branch)
         run.answers.clear()
-        run.answers.update(given)
-        _stage_answers_of_branch(run, given)
+        run.answers.update(carried.answers)
         if branch.keeps:
             await journal.flush(force=True)
             opened.restored = await _reloaded(run)
@@ -100,16 +101,6 @@ async def _reloaded(run: Run) -> Restored:
     loaded = await session.access.records.load(session.thread, journal.ns, None if row is None else row.n)
     run.children = {(c.origin, c.path, c.call): (c.child_ns, c.head) for c in loaded.children}
     return Restored(run.program, loaded, session.serde)
-
-
-def _stage_answers_of_branch(run: Run, given: Mapping[str, Any]) -> None:
-    """A branch's tasks are new, and nobody has asked again yet: the answers are kept with each of them."""
-    journal, live = books(run)
-    if given:
-        for index, origin in live.open_sends.items():
-            journal.answers(origin, f"#{index}", given)
-        for name, (origin, _) in live.fired.items():
-            journal.answers(origin, name, given)
 
 
 def _stage_answers(run: Run, restored: Restored, given: Mapping[str, Any]) -> None:

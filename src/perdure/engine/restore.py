@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
@@ -11,7 +11,7 @@ from perdure.checkpoint.incremental.values import value_of
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, WriteItem, WriteRow
-from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, NO_WRITES, START, TASKS
+from perdure.constants import CANCELLED, ERROR_SOURCE_NODE, MEMORIES, NO_WRITES, START, TASKS
 from perdure.engine.frontier import expanded, indexes
 from perdure.engine.live import Live
 from perdure.errors import CorruptRecord
@@ -36,7 +36,7 @@ class Kept:
         writes: what tasks left, by (origin, path, kind).
     """
 
-    __slots__ = ("_now_ns", "_serde", "entries", "ids", "loaded", "row", "writes")
+    __slots__ = ("_now_ns", "_serde", "_steps", "entries", "ids", "loaded", "row", "writes")
 
     def __init__(self, loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0) -> None:
         row = loaded.row
@@ -46,6 +46,7 @@ class Kept:
         self.row: CheckpointRow = row
         self._serde = serde
         self._now_ns = now_ns
+        self._steps: dict[tuple[int, str], dict[str, None]] | None = None
         self.entries: dict[str, Entry] = folded(loaded.chain)
         self.ids = {**loaded.ids, row.n: row.id}
         self.writes: dict[tuple[int, str, int], WriteRow] = {(w.origin, w.path, w.kind): w for w in loaded.writes}
@@ -62,6 +63,15 @@ class Kept:
                 if error is not None and any(item.channel == ERROR_SOURCE_NODE for item in error.items):
                     found.append((f"!{path}", task.origin))
         return found
+
+    def steps(self, origin: int, above: str) -> Sequence[str]:
+        """Paths of the durable steps that the task at path `above` called, of those that have left something."""
+        if self._steps is None:
+            self._steps = {}
+            for at, path, kind in self.writes:
+                if kind in (RESULT, PAUSES) and ">" in path:
+                    self._steps.setdefault((at, path.rpartition(">")[0]), {})[path] = None  # one may have asked and ended
+        return list(self._steps.get((origin, above), ()))
 
     def value(self, item: Entry | WriteItem) -> Any:
         """The value of an entry or a write.
@@ -84,7 +94,14 @@ class Kept:
 
     def result(self, origin: int, path: str) -> list[tuple[str, Any]] | None:
         """The stored writes of a task, None if it has no result."""
-        return self._items(origin, path, RESULT)
+        items = self._items(origin, path, RESULT)
+        return None if items is None else [item for item in items if item[0] != MEMORIES]
+
+    def memories(self, origin: int, path: str) -> dict[str, int]:
+        """The newest checkpoints of the remembering subgraphs that a task with a result ran, by namespace."""
+        row = self.writes.get((origin, path, RESULT))
+        items = () if row is None else row.items
+        return {name: n for item in items if item.channel == MEMORIES for name, n in self.value(item).items()}
 
     def error(self, origin: int, path: str) -> Failure | None:
         """What a task failed with."""

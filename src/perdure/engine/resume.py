@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from perdure.constants import NS_END, NS_SEP
 from perdure.engine.questions import Questions
 from perdure.engine.task import Task
 
 if TYPE_CHECKING:
     from perdure.checkpoint.pauses import Asked
-    from perdure.engine.restore import Restored
+    from perdure.engine.restore import Kept, Restored
     from perdure.engine.run import Run
 
 
@@ -19,6 +20,7 @@ def reattach(run: Run, task: Task, restored: Restored, tasks: list[Task]) -> Non
     task.writes = restored.result(task.origin, task.path)
     task.stored = task.writes is not None
     if task.writes is not None:
+        task.memories = restored.memories(task.origin, task.path)
         return
     failure = restored.error(task.origin, task.path)
     if failure is not None and failure.handled and task.node.handler is not None:
@@ -47,6 +49,16 @@ def enters(asked: Sequence[Asked], waiting: Sequence[Asked]) -> bool:
     It is once all its own questions are answered; code around a subgraph or a durable step, when any of theirs is.
     """
     return not waiting or (len(waiting) < len(asked) and any(question.place is None for question in asked))
+
+
+def memories_of(run: Run, kept: Kept, origin: int, path: str) -> dict[str, int]:
+    """The newest checkpoints of the remembering subgraphs that a task ran before, by namespace."""
+    names = kept.loaded.namespaces
+    return {
+        names[ns]: head
+        for (at, task, _), (ns, head) in run.children.items()
+        if (at, task) == (origin, path) and ns in names and NS_END not in names[ns].rpartition(NS_SEP)[2]
+    }
 
 
 def hand_over(run: Run, task: Task, error: Any, tasks: list[Task]) -> Task:

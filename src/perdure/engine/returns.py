@@ -308,5 +308,12 @@ def result_of(writes: Sequence[Write], keys: Sequence[str], *, root: bool) -> An
     return {key: dict(value) if isinstance(value, _Several) else value for key, value in result.items()}
 
 
+def shown_of(program: Program, writes: Sequence[Write]) -> Any:
+    """What snapshots show as the result of a task: of a program with a single output, the bare value."""
+    if program.single_output is not None:
+        return update_of(writes, program.single_output, root=False)
+    return result_of(writes, program.stream_keys, root=program.root)
+
+
 class _Several(dict[str, Any]):
     """Marks a collection that this module made, so that a user's own value of that shape is not mistaken for one."""

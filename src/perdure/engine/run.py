@@ -47,15 +47,14 @@ class Run:
         answers: all answers known, by pause id; shared with the runs of subgraphs.
         refusals: what the types of questions said against answers; shared likewise.
         call_index: for a subgraph: which of its task's calls it is.
-        called: results of durable steps by (origin, path), so that a node that is tried again gets them.
         kept: what was stored of the super-step that the run goes on with.
         given: the input, for a program that has no state of its own (functional API).
-        threads: for async runs: the runner whose threads durable steps use, made when first needed.
         children: where the subgraphs of stored tasks are, by (origin, path, call): number of the namespace and of the checkpoint.
         modes: the modes that somebody listens to.
         seen: ids of the messages that were told or need not be; None if nobody listens to them.
         seam: what surrounds its tasks for the sake of other packages, if anything does.
         below: the modes that somebody listens to in the graphs inside it.
+        inside: takes what durable steps tell while their node runs in place, where nobody fetches it until the node has ended.
         keys: the keys that its output and its events show; the bare value of a single one.
         context, store, cache, control: what `Runtime` hands to nodes.
         limit: how many super-steps it may take.
@@ -64,6 +63,7 @@ class Run:
         finished: tasks that ended in a super-step that did not.
         changed, move: of the last super-step: the keys that changed, and what follows.
         outcome: how the run ended, if not by an exception.
+        failure: what a task raised, to be raised once the task's end was told.
     """
 
     __slots__ = (
@@ -73,15 +73,16 @@ class Run:
         "break_before",
         "cache",
         "call_index",
-        "called",
         "changed",
         "children",
         "clock",
         "config",
         "context",
         "control",
+        "failure",
         "finished",
         "given",
+        "inside",
         "journal",
         "kept",
         "keys",
@@ -108,7 +109,6 @@ class Run:
         "seen",
         "skip_breaks",
         "store",
-        "threads",
         "waiting",
     )
 
@@ -164,10 +164,9 @@ class Run:
         self.seen: set[Any] | None = set() if "messages" in modes else None
         self.seam = seam_of(self)
         self.call_index = 0
-        self.called: dict[tuple[int, str], list[returns.Write]] = {}
         self.kept: Kept | None = None
         self.given: Any = None
-        self.threads: Any = None
+        self.inside: list[Event] | None = None
         self.children: dict[tuple[int, str, int], tuple[int, int]] = {}
         self.previous: Any = None
         self.skip_breaks = False
@@ -175,6 +174,7 @@ class Run:
         self.finished: list[Task] = []
         self.changed: list[str] = []
         self.move: Move = "go"
+        self.failure: BaseException | None = None
         self.outcome: Literal["done", "paused", "break"] = "done"
 
     def id_of(self, n: int) -> str:
@@ -246,7 +246,11 @@ class Run:
 
     def tell(self, mode: str, payload: Any) -> None:
         """Send an event from inside a node, to a mode that somebody listens to."""
-        self.runner.post(Event(self.namespace, mode, payload))
+        event = Event(self.namespace, mode, payload)
+        if self.inside is None:
+            self.runner.post(event)
+        else:
+            self.inside.append(event)
 
     @property
     def is_eager(self) -> bool:
@@ -256,7 +260,7 @@ class Run:
     @property
     def quiet_inside(self) -> bool:
         """Nobody waits for events while a node runs."""
-        return self.quiet or not (self.below or self.is_eager)
+        return self.quiet or not (self.below or self.is_eager or self.program.single_output is not None)
 
     def values(self, writes: Sequence[returns.Write] = ()) -> Any:
         """The output as it is now, or as it would be with these writes."""

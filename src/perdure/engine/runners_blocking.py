@@ -214,6 +214,11 @@ class BlockingRunner:
         """The run's threads."""
         return self._shared.workers
 
+    def world_of_step(self) -> tuple[BlockingWorld, Callable[[], None]]:
+        """What a durable step needs on a thread of its own, and what stops the coroutine that it waits for."""
+        world = BlockingWorld(self._shared)
+        return world, world.waiting.stop
+
     def child(self) -> BlockingRunner:
         """A runner for a subgraph."""
         return BlockingRunner(self._shared)

@@ -18,8 +18,9 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, fail, settled, wait_for_steps
+from perdure.engine.attempt import attempt, call_inline, fail, settled, stop_steps, wait_for_steps
 from perdure.engine.runners_blocking import CANCEL_GRACE
+from perdure.engine.runners_elsewhere import Elsewhere
 from perdure.engine.runners_held import caught_up, paced, wake
 from perdure.engine.runners_pace import Pace
 from perdure.engine.workers import Lock, Stopped, Waiting, Wave, Workers
@@ -109,19 +110,23 @@ def settle_on(
 
     Raises:
         NodeCancelledError: the awaitable cancelled itself.
-        Stopped: `waiting.stop()` was called first.
+        Stopped: `waiting.stop()` was called, and the awaitable came to no result before it heard of that.
     """
-    future = asyncio.run_coroutine_threadsafe(settle(awaitable, task, timeout), loop)
+    elsewhere = Elsewhere(loop, settle(awaitable, task, timeout))
     try:
-        with waiting.for_(future.cancel):
-            return future.result()
+        with waiting.for_(elsewhere.stop):
+            return elsewhere.ended.result()
     except concurrent.futures.CancelledError:
         if waiting.stopped:
-            loop.call_soon_threadsafe(_close_unstarted, awaitable)
+            wake(loop, lambda: _close_unstarted(awaitable))
             raise Stopped from None
         raise cancelled_itself(task) from None
+    except Exception:
+        if waiting.stopped:
+            raise Stopped from None
+        raise
     except BaseException:
-        future.cancel()
+        elsewhere.stop()
         raise
 
 
@@ -164,7 +169,7 @@ class SuspendingWorld:
 
     async def join(self, task: Task) -> None:
         """Suspend until the task's steps have ended."""
-        from perdure.engine.runners_calls import join
+        from perdure.engine.runners_awaited import join
 
         await join(task)
 
@@ -241,7 +246,7 @@ class SuspendingRunner:
         try:
             await in_context(copy_context(), attempt(task, self._world))
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             fail(task, cancelled_itself(task))
 
@@ -269,6 +274,7 @@ class SuspendingRunner:
             # A thread cannot be cancelled, but its result may still come.
             self._stopping.set()
             self._waiting.stop()
+            stop_steps(task)
             await asyncio.wait({ended}, timeout=CANCEL_GRACE)
             raise
 
@@ -306,6 +312,9 @@ class SuspendingRunner:
                 future.cancel()
             await asyncio.gather(*futures, return_exceptions=True)
             if wave is not None:
+                if missing:
+                    for each in in_threads:
+                        stop_steps(each)
                 await self._leave(wave)
             self._stopping.clear()
             self._waiting = Waiting()
@@ -343,7 +352,7 @@ class SuspendingRunner:
             async with gate or nullcontext():
                 await (attempt(task, self._world) if self._on_loop(task) else self._on_thread(task))
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             fail(task, cancelled_itself(task))
         except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a task unseen
@@ -366,6 +375,16 @@ class SuspendingRunner:
         awaitable = context.run(call_inline, task)
         if awaitable is not None:
             context.run(run_blocking, settled(task, awaitable, world))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The caller's loop."""
+        return self._loop
+
+    def world_of_step(self) -> tuple[ThreadWorld, Callable[[], None]]:
+        """What a durable step needs on a thread of its own, and what stops the coroutine that it waits for."""
+        waiting = Waiting()
+        return ThreadWorld(self._loop, self._stopping, waiting), waiting.stop
 
     def child(self) -> SuspendingRunner:
         """A runner for a subgraph."""
@@ -410,7 +429,8 @@ class SuspendingRunner:
             self._shared_workers[0].close()
 
 
-def _is_cancelled() -> bool:
+def is_cancelled() -> bool:
+    """Somebody has cancelled the running asyncio task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from perdure.engine.run import Run
     from perdure.engine.task import Task
 
-ROOMS: Final = {"langchain_core": "perdure.integrations.langchain"}
-"""Packages, and the rooms that meet them; each has a function `seam_for(run)`."""
+ROOMS: Final = {"langchain_core.runnables.config": "perdure.integrations.langchain"}
+"""Modules without which a package does nothing that concerns a run, and the rooms that meet it: each has a function `seam_for(run)`."""
 
 
 class Seam(Protocol):
@@ -31,7 +31,7 @@ class Seam(Protocol):
 
 def seam_of(run: Run) -> Seam | None:
     """What surrounds the tasks of this run; None if nothing does."""
-    seams = [import_module(room).seam_for(run) for package, room in ROOMS.items() if package in sys.modules]
+    seams = [import_module(room).seam_for(run) for module, room in ROOMS.items() if module in sys.modules]
     found: list[Seam] = [seam for seam in seams if seam is not None]
     return found[0] if len(found) == 1 else _Several(found) if found else None
 

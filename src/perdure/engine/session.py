@@ -183,6 +183,23 @@ class Session:
         """Start making a commit durable, after the one before it."""
         self.in_flight.append(self.runner.start(lambda: self.store(commit)))
 
+    async def settle_before(self, commit: Commit) -> None:
+        """`settle`, before a commit that comes next. What it holds is nowhere else, so if the waiting is cancelled, it follows by itself."""
+        before = list(self.in_flight)
+
+        async def follow() -> None:
+            for write in before:
+                await write.wait()
+            await self.store(commit)
+
+        try:
+            await self.settle()
+        except Exception:
+            raise
+        except BaseException:
+            self.in_flight.append(self.runner.start(follow))
+            raise
+
     async def settle(self) -> None:
         """Wait until the writes in flight are durable; raise what they raised. Nothing is stored after one has failed.
 

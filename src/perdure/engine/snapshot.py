@@ -110,12 +110,17 @@ class Snapshooter:
         """What made this checkpoint: the input, or the updates by node (P51)."""
         if self.row.source == "input":
             return None if self.restored.given is MISSING else self.restored.given
+        if self.row.source == "fork":
+            return None  # it says who ran before, so that an edit knows in whose name; nothing was written to make it
         found: dict[str, Any] = {}
         several: set[str] = set()
         for task, path in ((t, p) for t in self.row.ran for p in _paths(t.path)):
-            writes = self.restored.result(task.origin, path) or []
+            writes = self.restored.result(task.origin, path)
+            if writes is None:
+                continue  # not kept: durability "exit"
             name = task.triggers[0] if task.triggers else path
-            update = returns.update_of(writes, tuple(self.program.channels), root=self.program.root)
+            shown = self.program.single_output or tuple(self.program.channels)
+            update = returns.update_of(writes, shown, root=self.program.root)
             if name in several:
                 found[name].append(update)
             elif name in found:
@@ -158,7 +163,7 @@ class Snapshooter:
             failure = None  # it was tried again since, and asked
         result = None
         if writes is not None:
-            result = returns.result_of(writes, self.program.stream_keys, root=self.program.root)
+            result = returns.shown_of(self.program, writes)
         error = None if failure is None else failure.shown
         public = restored.ids.get(origin, self.row.id)
         if self.program.node(name) is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perdure.checkpoint.pauses import of_last_entry
 from perdure.engine import telling
 from perdure.engine.attempt import fail
 from perdure.engine.task import Task
-from perdure.errors import InPlaceChangeWarning, InvalidState, ParentCommand
+from perdure.errors import InPlaceChangeWarning, InvalidState, MissingNode, ParentCommand
 from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
@@ -82,21 +83,43 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
 
 def _stage_unfinished(run: Run, journal: Journal, task: Task) -> None:
     """Stage what is to be known of a task that has not finished: its questions, its failure, or that it was cancelled."""
-    if task.is_paused:
+    for each in (task, *_asking_steps(task)) if task.writes is None else ():
+        # Code that is entered again must not run again what it has called.
+        for ended in each.ended:
+            journal.adopt_journal(ended)
+        each.ended = ()
+    if isinstance(task.error, MissingNode) and "questions" in task.__dict__:
+        _reopen(run, journal, task)
+    elif task.is_paused:
         if run.refusals:
             _withdraw_answers(run, journal, task)
         journal.pauses(task)
-        for step, _ in task.steps if "steps" in task.__dict__ else ():
-            if step.is_paused:
-                journal.pauses(step)
+        for step in _asking_steps(task):
+            journal.pauses(step)
     elif task.cancelled or (task.error is not None and not isinstance(task.error, ParentCommand)):
         journal.error(task)
+
+
+def _asking_steps(task: Task) -> Iterator[Task]:
+    """The durable steps of a task, and the steps of these, that have asked in this entry."""
+    for step in task.steps if "steps" in task.__dict__ else ():
+        if step.call.pauses and not step.call.recalled:
+            yield step.call
+            yield from _asking_steps(step.call)
 
 
 def _withdraw_answers(run: Run, journal: Journal, task: Task) -> None:
     """Forget the answers of a task that their questions refused: those are open again."""
     given = {pause: run.answers[pause] for pause in task.questions.earlier if pause in run.answers}
     journal.answers(task.origin, task.path, given)
+
+
+def _reopen(run: Run, journal: Journal, task: Task) -> None:
+    """A subgraph of the task has lost the node that asked: its questions stay open, for answers that came in vain (P34)."""
+    for asked in of_last_entry(task.questions.earlier.values()):
+        if asked.place is None:
+            run.answers.pop(asked.question.id, None)
+    _withdraw_answers(run, journal, task)
 
 
 def _tell_parent(run: Run) -> None:

@@ -16,11 +16,13 @@ from perdure.types import NO_ANSWER, Interrupt, RunnableConfig, Send, TimeoutPol
 
 if TYPE_CHECKING:
     from perdure.cache.base import FullKey
-    from perdure.engine.calls import CallTask
+    from perdure.engine.calls import Remembered
+    from perdure.engine.journal import Journal
+    from perdure.engine.known_calls import KnownCalls
     from perdure.engine.program import Call, Node, StateView
     from perdure.engine.returns import Write
     from perdure.engine.run import Run
-    from perdure.engine.runners_calls import StepFuture
+    from perdure.engine.runners_calls import Lane, Step
     from perdure.streaming.writer import MessageWriter
 
 
@@ -46,11 +48,17 @@ class Task:
         recorded: so is its failure; `error` only stands for it.
         attempt: number of the attempt that runs or ran last, from 1.
         memories: newest checkpoints of the remembering subgraphs that it ran, by namespace.
+        ended: books of the subgraphs that ended well and are not stored, as durability "exit" has it.
         handled: the task that handles its failure, or for a handler None.
         failed: for a handler: the task it handles.
         parent_command: a command for the graph around, that a node of this task's subgraph gave.
         pushed: what its code has written before it returned.
         is_step: it is a durable step inside a node, not a node.
+        called: how many durable steps its code has called in this attempt.
+        under_way: how many of these have not ended.
+        known_calls: tells them apart; made when the first is called.
+        lane: bounds how many run at a time; made when needed.
+        stopped: its code was stopped from outside or ran out of time, so that its steps are to be stopped as well.
     """
 
     # Most tasks never touch most of these: class attributes cost nothing for each task, as slots would.
@@ -65,8 +73,13 @@ class Task:
     first_attempt = 0.0
     calls = 0
     called = 0
+    under_way = 0
+    known_calls: KnownCalls | None = None
+    lane: Lane | None = None
+    stopped = False
     heard = 0.0
     memories: Mapping[str, int] = MappingProxyType({})
+    ended: Sequence[Journal] = ()
     failed: Task | None = None
     handled: Task | None = None
     pushed: Sequence[Write] = ()
@@ -88,9 +101,19 @@ class Task:
         self.send = send
 
     @cached_property
-    def steps(self) -> list[tuple[CallTask, StepFuture]]:
-        """The durable steps that its code has started in this attempt, with the futures of their results."""
+    def steps(self) -> list[Step]:
+        """The durable steps that its code has started in this attempt."""
         return []
+
+    @cached_property
+    def remembered(self) -> dict[str, Remembered]:
+        """What is known of the steps inside it from this run, by path, so that a node that is tried again does not repeat them."""
+        return {}
+
+    @property
+    def top(self) -> Task:
+        """The task of the node that this code belongs to: of a step, that of the node around it."""
+        return self
 
     @cached_property
     def flights(self) -> list[Any]:
@@ -176,6 +199,9 @@ class Task:
         self.first_attempt = self.first_attempt or self.run.clock.monotonic()
         self.calls = 0
         self.called = 0
+        self.known_calls = None
+        self.lane = None
+        self.stopped = False
         self.__dict__.pop("steps", None)
         if "questions" in self.__dict__:
             self.questions.begin()

@@ -15,6 +15,7 @@ from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import CheckpointRow
+    from perdure.engine.calls import CallTask
     from perdure.engine.restore import Restored
     from perdure.engine.run import Run
     from perdure.engine.task import Task
@@ -43,8 +44,7 @@ def started(run: Run, found: list[Event], tasks: Iterable[Task]) -> None:
         return
     if run.seen is not None:
         tasks = list(tasks)
-        for task in tasks:
-            messaging.given(run, task)
+        messaging.given(run, tasks)
     if "tasks" not in run.modes and "debug" not in run.modes:
         return
     for task in tasks:
@@ -80,6 +80,36 @@ def ended(run: Run, found: list[Event], task: Task) -> None:
     if "tasks" in modes:
         found.append(Event(run.namespace, "tasks", payload))
     _debug(run, found, run.live.step + 1, "task_result", payload)
+
+
+def step_started(run: Run, call: CallTask) -> None:
+    """A durable step begins."""
+    if "tasks" in run.modes or "debug" in run.modes:
+        given = (call.args, dict(call.kwargs))
+        _step(run, "task", events.task_start(call.id, call.node.name, given, call.public_triggers, call.node.metadata))
+
+
+def step_ended(run: Run, call: CallTask) -> None:
+    """A durable step has ended, well or not: its result as an update of its own."""
+    if run.quiet:
+        return
+    if call.writes is not None and run.seen is not None and not call.cached:
+        found: list[Event] = []
+        messaging.returned(run, found, call)
+        for event in found:
+            run.tell(event.mode, event.payload)
+    if call.writes is not None and "updates" in run.modes:
+        payload = {call.node.name: call.value}
+        run.tell("updates", {**payload, "__metadata__": {"cached": True}} if call.cached else payload)
+    if not call.cached and ("tasks" in run.modes or "debug" in run.modes):
+        _step(run, "task_result", events.task_end(call.id, call.node.name, call.error, dict(call.writes or ()), ()))
+
+
+def _step(run: Run, kind: str, payload: dict[str, Any]) -> None:
+    if "tasks" in run.modes:
+        run.tell("tasks", payload)
+    if "debug" in run.modes:
+        run.tell("debug", events.debug(run.live.step + 1, iso_of(run.clock.now_ns()), kind, payload))
 
 
 def asked(run: Run, found: list[Event], task: Task) -> None:
@@ -122,8 +152,9 @@ def checkpointed(
     if entry:
         names = [START]
         shown = [{"id": _entry_id(run, row), "name": START, "interrupts": (), "state": None}]
-    if run.program.root:
-        current: Any = next(iter(view.values()), None)
+    single = run.program.single_output
+    if run.program.root or single is not None:
+        current: Any = next(iter(view.values()), None) if single is None else view.get(single)
     else:
         current = {key: view[key] for key in run.program.stream_keys if key in view}
     payload = events.checkpoint(
@@ -146,7 +177,7 @@ def _brief(run: Run, task: Task, restored: Restored | None) -> dict[str, Any]:
     failure = None if restored is None else restored.error(task.origin, task.path)
     questions: Sequence[Interrupt] = task.pauses
     if task.writes is not None:
-        brief["result"] = returns.result_of(task.writes, run.program.stream_keys, root=run.program.root)
+        brief["result"] = returns.shown_of(run.program, task.writes)
     elif failure is not None:
         brief["error"] = failure.shown
     elif restored is not None:

@@ -99,8 +99,11 @@ class _Step:
         """Take what has come: events are told, results stored, failures handed to their handlers."""
         run = self._run
         journal = run.journal
-        if journal is not None and journal.session.in_flight:
-            await journal.session.settle()
+        if journal is not None:
+            if journal.session.in_flight:
+                await journal.session.settle()
+            if journal.session.lost is not None:
+                raise journal.session.lost  # a subgraph waited for that write, and heard of it first
         if run.cache is not None:
             await cached.keep(run, batch)
         staged = False
@@ -119,6 +122,6 @@ class _Step:
                 staged = True
             self.failed = self.failed or (item.error is not None and item.handled is None)
             telling.ended(run, self._told, item)
-        if staged and self._missing and journal is not None and journal.session.durability != "exit":
+        if staged and self._missing and journal is not None and journal.durability != "exit":
             await journal.flush()
             failpoint("engine.results.stored")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure.channels.last_value import LastValue
 from perdure.constants import END, PREVIOUS, START
@@ -13,10 +13,20 @@ from perdure.engine.program import Call, Node, Program, StateView
 from perdure.errors import InvalidGraph
 from perdure.graph.signature import inspect_call
 from perdure.graph.state_types import types_in
+from perdure.graph.subgraphs import graphs_of
 from perdure.types import CachePolicy, EntrypointFinal, RetryPolicy, TimeoutPolicy
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
+
+
+class Workflow(CompiledGraph):
+    """A function as a graph that can run; made by `entrypoint`."""
+
+    def graphs_at(self, name: str) -> list[CompiledGraph]:
+        """The graphs that the function, or its tasks, name."""
+        node = self.program.node(name)
+        return [] if node is None else graphs_of(node.call)
 
 
 class entrypoint:  # noqa: N801 - used as a decorator, under the name the field knows
@@ -35,7 +45,7 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
         timeout: for async functions: how long one attempt may take.
     """
 
-    final = EntrypointFinal
+    final: TypeAlias = EntrypointFinal  # noqa: PYI042 - the name the field knows
 
     def __init__(
         self,
@@ -52,7 +62,9 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
         self._cache = cache
         self._context_schema = context_schema
         self._cache_policy = cache_policy
-        self._retry = () if retry_policy is None else (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
+        self._retry = (
+            () if retry_policy is None else (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
+        )
         self._timeout = TimeoutPolicy.coerce(timeout)
 
     def __call__(self, function: Callable[..., Any]) -> CompiledGraph:
@@ -65,9 +77,13 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
         name = getattr(function, "__name__", type(function).__name__)
         inspected = inspect_call(function, where=f"entrypoint {name!r}")
         if not inspected.call.takes_state:
-            raise InvalidGraph(f"entrypoint {name!r} must take its input as the first positional parameter, for example {name}(inputs)")
+            raise InvalidGraph(
+                f"entrypoint {name!r} must take its input as the first positional parameter, for example {name}(inputs)"
+            )
         if self._timeout is not None and not inspected.call.is_async:
-            raise ValueError(f"timeouts are only supported for async functions: make {name!r} an async def, or leave the timeout out")
+            raise ValueError(
+                f"timeouts are only supported for async functions: make {name!r} an async def, or leave the timeout out"
+            )
         node = Node(
             name,
             Call(function, inspected.call.is_async, True, inspected.call.inject),
@@ -89,4 +105,5 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
             fingerprint=name,
             single_output=END,
         )
-        return CompiledGraph(program, checkpointer=self._checkpointer, store=self._store, cache=self._cache)
+        program.triggers[name] = (START,)
+        return Workflow(program, checkpointer=self._checkpointer, store=self._store, cache=self._cache)

@@ -60,7 +60,9 @@ def build_program(
 def _aliases(builder: StateGraph[Any, Any, Any, Any], aliases: Mapping[str, str]) -> dict[str, str]:
     for old, new in aliases.items():
         if new not in builder.nodes:
-            raise UnknownNode(f"aliases names node {new!r}, which the graph does not have; it has {', '.join(map(repr, builder.nodes))}")
+            raise UnknownNode(
+                f"aliases names node {new!r}, which the graph does not have; it has {', '.join(map(repr, builder.nodes))}"
+            )
         if old in builder.nodes:
             raise InvalidGraph(f"aliases gives {old!r} as the old name of node {new!r}, but a node of that name exists")
     return dict(aliases)

@@ -10,7 +10,7 @@ from perdure.engine.program import Program
 from perdure.graph.drawing import Graph, draw
 from perdure.graph.json_schema import json_schema_of, model_of
 from perdure.graph.state import ContextT, InputT, OutputT, StateT
-from perdure.graph.subgraphs import subgraphs_of
+from perdure.graph.subgraphs import graphs_of, subgraphs_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -103,6 +103,11 @@ class CompiledStateGraph(CompiledGraph, Generic[StateT, ContextT, InputT, Output
         """
         declared = self.program.context_schema
         return None if declared is None else json_schema_of(declared, f"{self.name}Context")
+
+    def graphs_at(self, name: str) -> list[CompiledGraph]:
+        """The graphs that a node runs, or that its code names."""
+        node = self.program.node(name)
+        return [] if node is None else graphs_of(node.call)
 
     def get_subgraphs(self, namespace: str | None = None, recurse: bool = False) -> Iterator[tuple[str, Any]]:
         """The compiled graphs that nodes run, by node name; those compiled with `checkpointer=False` keep nothing and are left out.

@@ -14,8 +14,9 @@ from perdure.messages.blocks import Result, parts_of
 from perdure.messages.message import REMOVE, REMOVE_ALL_MESSAGES, Message, RemoveMessage
 from perdure.messages.openai import chat_messages
 from perdure.messages.reading import each, read, to_message
+from perdure.scope import current_task
 
-__all__ = ["REMOVE_ALL_MESSAGES", "Message", "Messages", "MessagesState", "RemoveMessage", "add_messages"]
+__all__ = ["REMOVE_ALL_MESSAGES", "Message", "Messages", "MessagesState", "RemoveMessage", "add_messages", "push_message"]
 
 Messages = Any
 """A message or a list of messages: texts, pairs (role, content), dicts, `Message`s, message objects of other libraries."""
@@ -171,6 +172,23 @@ def _prepared(value: Any) -> Any:
 
 
 vars(add_messages)["prepare_write"] = _prepared
+
+
+def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
+    """Tell a message to whoever streams `messages`, at once, and add it to the node's update, before what the node returns.
+
+    Args:
+        message: with an id: anything that `add_messages` takes.
+        state_key: the key it is written to; None to tell it only.
+
+    Returns:
+        The message.
+
+    Raises:
+        InvalidUpdateError: it is no message, has no id, or cannot be written there.
+        RuntimeError: outside of a node.
+    """
+    return current_task().push_message(message, state_key)
 
 
 class MessagesState(TypedDict):

@@ -129,27 +129,39 @@ def inspect_call(action: Any, *, where: str, states: Iterable[Any] = (), handler
     return Inspected(call, None if state is inspect.Parameter.empty else state, hints.get("return"))
 
 
-def injected(function: Callable[..., Any]) -> tuple[tuple[str, Injectable], ...]:
+def inspect_step(function: Callable[..., Any], *, where: str) -> tuple[tuple[tuple[str, Injectable], ...], tuple[Any, ...]]:
     """What the runtime fills of a step's parameters: those annotated as the runtime's own types, and keyword-only ones of its names.
 
     Others are the caller's, whatever they are called.
+
+    Args:
+        function: the step's function.
+        where: what it is to the user, such as "task 't'", for messages.
+
+    Returns:
+        (parameter name, what it receives) of those; and the annotations of the others and of the result.
+
+    Raises:
+        InvalidGraph: it is a generator.
     """
+    _refuse_generator(function, where)
     try:
         signature = _signature(function)
     except (ValueError, TypeError):
-        return ()
+        return (), ()
     hints = signature_types(_annotated(function))
     found: list[tuple[str, Injectable]] = []
+    others: list[Any] = []
     for parameter in signature.parameters.values():
         annotation = _annotation(parameter, hints)
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            continue
-        if annotation is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
-            continue
-        what = receives(parameter.name, annotation)
+        is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        is_told = annotation is not parameter.empty or parameter.kind is parameter.KEYWORD_ONLY
+        what = receives(parameter.name, annotation) if is_named and is_told else None
         if what is not None and what != "previous":
             found.append((parameter.name, what))
-    return tuple(found)
+        elif annotation is not parameter.empty:
+            others.append(annotation)
+    return tuple(found), (*others, hints["return"]) if "return" in hints else tuple(others)
 
 
 def is_async_callable(action: Any) -> bool:

@@ -26,6 +26,17 @@ def subgraph_of(call: Call) -> Any:
     return next(_graphs_in(call.fn, _DEPTH, set()), None)
 
 
+def graphs_of(call: Call) -> list[Any]:
+    """The compiled graphs that a call may run: itself, or all that its function names, also those in a list or dict that it names."""
+    if call.subgraph is not None:
+        return [call.subgraph]
+    found: list[Any] = []
+    for each in (*_graphs_in(call.fn, _DEPTH, set()), *_graphs_in(call.fn, _DEPTH, set(), collected=True)):
+        if not any(each is other for other in found):
+            found.append(each)
+    return found
+
+
 def subgraphs_of(
     program: Program, namespace: str | None = None, recurse: bool = False, *, above: tuple[Program, ...] = ()
 ) -> Iterator[tuple[str, Any]]:
@@ -54,7 +65,15 @@ def subgraphs_of(
                 yield f"{node.name}{NS_SEP}{place}", inner
 
 
-def _graphs_in(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+def _graphs_in(value: Any, depth: int, seen: set[int], *, collected: bool = False) -> Iterator[Any]:
+    """Graphs that a value is, or that its code reaches.
+
+    Args:
+        value: the value.
+        depth: how many steps from function to function to go.
+        seen: ids of what was looked at.
+        collected: look into lists, tuples and dicts, too.
+    """
     if depth < 0 or id(value) in seen:
         return
     seen.add(id(value))
@@ -62,15 +81,19 @@ def _graphs_in(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield value
     elif isinstance(value, functools.partial):
         for part in (value.func, *value.args, *value.keywords.values()):
-            yield from _graphs_in(part, depth, seen)
+            yield from _graphs_in(part, depth, seen, collected=collected)
     elif inspect.ismethod(value):
-        yield from _graphs_in(value.__func__, depth, seen)
+        yield from _graphs_in(value.__func__, depth, seen, collected=collected)
         yield from _held(value.__self__, value.__func__, depth, seen)
     elif isinstance(value, FunctionType):
-        yield from _reached(value, depth, seen)
+        yield from _reached(value, depth, seen, collected=collected)
         wrapped = getattr(value, "__wrapped__", None)
         if wrapped is not None:
-            yield from _graphs_in(wrapped, depth, seen)
+            yield from _graphs_in(wrapped, depth, seen, collected=collected)
+    elif collected and isinstance(value, (list, tuple, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            if is_compiled_graph(part):
+                yield part
     elif not isinstance(value, type) and isinstance(inspect.getattr_static(type(value), "__call__", None), FunctionType):
         yield from _graphs_in(type(value).__call__, depth, seen)
         yield from _held(value, type(value).__call__, depth, seen)
@@ -87,7 +110,7 @@ def _held(owner: Any, function: Any, depth: int, seen: set[int]) -> Iterator[Any
             yield from _graphs_in(found, depth - 1, seen)
 
 
-def _reached(function: FunctionType, depth: int, seen: set[int]) -> Iterator[Any]:
+def _reached(function: FunctionType, depth: int, seen: set[int], *, collected: bool) -> Iterator[Any]:
     names = _names(function.__code__)
     found = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -97,8 +120,13 @@ def _reached(function: FunctionType, depth: int, seen: set[int]) -> Iterator[Any
             continue
     found += [(name, function.__globals__[name]) for name in names if name in function.__globals__]
     for _, value in found:
+        wrapped = inspect.getattr_static(value, "__wrapped__", None)  # a durable step, or what some other decorator made
         if is_compiled_graph(value) or isinstance(value, (FunctionType, functools.partial)) or inspect.ismethod(value):
-            yield from _graphs_in(value, depth - 1, seen)
+            yield from _graphs_in(value, depth - 1, seen, collected=collected)
+        elif isinstance(wrapped, FunctionType):
+            yield from _graphs_in(wrapped, depth - 1, seen, collected=collected)
+        elif collected and isinstance(value, (list, tuple, dict)):
+            yield from _graphs_in(value, depth - 1, seen, collected=True)
         else:
             # `box.graph.invoke(state)`: the code names both the box and its attribute.
             yield from (graph for name in names if is_compiled_graph(graph := _attribute(value, name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from perdure.errors import InvalidUpdateError
@@ -39,6 +39,23 @@ def chat_call(call: Any) -> dict[str, Any]:
 def _call(id: Any, name: str, arguments: Any) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def calls_of_pieces(pieces: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The tool calls, as chat completions have them, of the pieces that chat completions stream them in, in the order of their index."""
+    found: dict[Any, dict[str, Any]] = {}
+    for piece in pieces:
+        function = piece.get("function") or {}
+        call = found.get(piece.get("index"))
+        if call is None:
+            call = found[piece.get("index")] = _call(None, "", "")
+        call["id"] = piece.get("id") or call["id"]
+        call["function"]["name"] = function.get("name") or call["function"]["name"]
+        call["function"]["arguments"] += function.get("arguments") or ""
+    calls = [found[index] for index in sorted(found, key=lambda index: (index is None, index))]
+    for call in calls:
+        call["function"]["arguments"] = call["function"]["arguments"] or "{}"
+    return calls
 
 
 def calls_in_content(content: Any) -> list[dict[str, Any]]:

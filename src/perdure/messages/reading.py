@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from perdure.errors import InvalidUpdateError
 from perdure.messages.calls import ToolCall, name_and_arguments
+from perdure.messages.chunk import MessageChunk
 from perdure.messages.message import REMOVE, ROLES, Message, RemoveMessage
 
 _KEYS: Final = ("content", "id", "name", "tool_calls", "tool_call_id", "status", "refusal", "audio", "function_call")
@@ -42,6 +43,8 @@ def read(value: Any) -> Any:
         return value.copy()
     if isinstance(value, str):
         return Message(role="user", content=value)
+    if isinstance(value, MessageChunk):
+        return value.whole()
     if isinstance(value, Message):
         return value.copy() if value.role != REMOVE else RemoveMessage(str(value.id))
     if isinstance(value, Mapping):

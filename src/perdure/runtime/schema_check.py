@@ -14,6 +14,8 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
 from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import unquote
@@ -275,19 +277,32 @@ def _text(schema: dict[str, Any], value: str, path: str) -> Iterator[str]:
 
 
 def _number(schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
-    if "minimum" in schema and value < schema["minimum"]:
-        yield f"{path}: {value} is less than {schema['minimum']}"
-    if "maximum" in schema and value > schema["maximum"]:
-        yield f"{path}: {value} is more than {schema['maximum']}"
+    # Written with "not", so that what is no number (NaN) is outside of every bound.
+    if "minimum" in schema and not value >= schema["minimum"]:
+        yield f"{path}: {_short(value)} is less than {schema['minimum']}"
+    if "maximum" in schema and not value <= schema["maximum"]:
+        yield f"{path}: {_short(value)} is more than {schema['maximum']}"
     if "exclusiveMinimum" in schema and not value > schema["exclusiveMinimum"]:
-        yield f"{path}: {value} is not more than {schema['exclusiveMinimum']}"
+        yield f"{path}: {_short(value)} is not more than {schema['exclusiveMinimum']}"
     if "exclusiveMaximum" in schema and not value < schema["exclusiveMaximum"]:
-        yield f"{path}: {value} is not less than {schema['exclusiveMaximum']}"
+        yield f"{path}: {_short(value)} is not less than {schema['exclusiveMaximum']}"
     step = schema.get("multipleOf")
-    if step is not None and Decimal(str(value)) % Decimal(str(step)) != 0:
-        yield f"{path}: {value} is no multiple of {step}"
+    if step is not None and not (_is_finite(value) and _exact(value) % _exact(step) == 0):
+        yield f"{path}: {_short(value)} is no multiple of {step}"
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int) or isfinite(value)
+
+
+def _exact(value: Any) -> Fraction:
+    """A number as it is written: 0.1 is a tenth."""
+    return Fraction(value) if isinstance(value, int) else Fraction(str(value))
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "a number too long to show"
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
 from perdure.testing.wrapping import WrappingRecords
@@ -61,6 +61,13 @@ class CountingRecords(WrappingRecords):
         loaded = await super().load(thread, namespace, checkpoint, within=within)
         self.trips.read += loaded.row is not None
         return loaded
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """See `RecordStore.several`."""
+        self.trips.calls["several"] += 1
+        found = await super().several(thread, places)
+        self.trips.read += len(found)
+        return found
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""

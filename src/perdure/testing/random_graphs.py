@@ -155,7 +155,16 @@ def random_graph(seed: int, *, depth: int = 2) -> GraphPlan:
     while True:
         plan = _Drawing(rng, seed, depth, is_root=True).graph()
         if _weight(plan) <= HEAVIEST:
-            return plan
+            return _choosing_at_once(plan) if plan.fails else plan
+
+
+def _choosing_at_once(plan: GraphPlan) -> GraphPlan:
+    """The graph with sync functions in its conditional edges: an async one may be stopped because another node has failed, and its
+    node, which has not finished before its way is chosen, then runs again.
+    """
+    nodes = (replace(each, child=_choosing_at_once(each.child)) if each.child is not None else each for each in plan.nodes)
+    routes = {source: replace(route, is_async=False) for source, route in plan.routes.items()}
+    return replace(plan, nodes=tuple(nodes), routes=routes)
 
 
 def _weight(plan: GraphPlan) -> float:
@@ -249,7 +258,7 @@ class _Drawing:
             return
         how: Literal["edge", "join", "goto", "send", "route"] = rng.choices(
             ("edge", "join", "goto", "send", "route"), (5, 3, 2, 3, 2)
-        )[0]  # type: ignore[assignment]
+        )[0]
         source = rng.randrange(at)
         if how == "goto" and self._goes_up(source, name):
             return

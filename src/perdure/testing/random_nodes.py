@@ -117,8 +117,12 @@ def first_input() -> dict[str, Any]:
     return {"log": ["in"], "tag": "root"}
 
 
-def _right(left: Any, right: Any) -> Any:
+def _right(left: Any, right: Any) -> Any:  # noqa: ARG001 - a reducer takes both
     return right
+
+
+def _itself(future: Any) -> Any:
+    return future
 
 
 def _added(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
@@ -288,11 +292,11 @@ class _Actor:
         if plan.steps:
             started = [self.step(label, at) for at in range(plan.steps)]
             for future in started:
-                told.append((yield _Waiting(future.result, lambda future=future: future)))
+                told.append((yield _Waiting(future.result, functools.partial(_itself, future))))  # noqa: PERF401 - a comprehension cannot yield
         told += [interrupt(f"{label}?{at}") for at in range(plan.asks)]
         for at in range(plan.calls):
             given = {"tag": f"{label}/{at}", "marks": set(state.get("marks", ()))}
-            out = yield _Waiting(lambda given=given: self.child.invoke(given), lambda given=given: self.child.ainvoke(given))
+            out = yield _Waiting(functools.partial(self.child.invoke, given), functools.partial(self.child.ainvoke, given))
             told.append(f"{out.get('last')} {sorted(out.get('marks', ()))}")
         if plan.fails_late:
             self._fail(label)

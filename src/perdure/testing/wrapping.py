@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
@@ -24,6 +24,10 @@ class WrappingRecords:
     ) -> Loaded:
         """See `RecordStore.load`."""
         return await self.inner.load(thread, namespace, checkpoint, within=within)
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """See `RecordStore.several`."""
+        return await self.inner.several(thread, places)
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 from perdure.checkpoint import identity, lease
-from perdure.checkpoint.reading import ancestors, folded, ids_of, origins_of, refs_of
+from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of
 from perdure.checkpoint.records import (
     ROOT_NS,
+    BranchName,
     CheckpointRow,
     ChildRow,
     Commit,
@@ -22,14 +24,14 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
-from perdure.errors import SaverClosed
+from perdure.errors import SaveFailed, SaverClosed
 from perdure.failpoints import failpoint
 
 
 class _Thread:
     """All rows of one thread."""
 
-    __slots__ = ("by_id", "checkpoints", "children", "names", "numbers", "order", "row", "values", "writes")
+    __slots__ = ("branches", "by_id", "checkpoints", "children", "names", "numbers", "order", "row", "values", "writes")
 
     def __init__(self, row: ThreadRow) -> None:
         self.row = row
@@ -39,8 +41,15 @@ class _Thread:
         self.values: dict[int, Packed] = {}
         self.writes: dict[int, dict[tuple[int, str, int], WriteRow]] = {}
         self.children: dict[int, dict[tuple[int, str, int], ChildRow]] = {}
+        self.branches: dict[str, int] = {}
         self.names: dict[int, str] = {ROOT_NS: ""}
         self.numbers: dict[str, int] = {"": ROOT_NS}
+
+    def name(self, branch: str, head: int | None) -> None:
+        if head is None:
+            self.branches.pop(branch, None)
+        else:
+            self.branches[branch] = head
 
     def number_of_namespace(self, namespace: str | int) -> int | None:
         return namespace if isinstance(namespace, int) else self.numbers.get(namespace)
@@ -69,7 +78,7 @@ class MemoryRecords:
             raise SaverClosed("this saver was closed")
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
         with self._lock:
@@ -88,9 +97,13 @@ class MemoryRecords:
                 return loaded
             return self._loaded(found, row)
 
-    def _wanted(self, found: _Thread, ns: int | None, checkpoint: str | int | None, within: int | None) -> int | None:
+    def _wanted(
+        self, found: _Thread, ns: int | None, checkpoint: str | int | BranchName | None, within: int | None
+    ) -> int | None:
         if isinstance(checkpoint, int):
             return checkpoint
+        if isinstance(checkpoint, BranchName):
+            return found.branches.get(checkpoint.name)
         if checkpoint is not None:
             return found.by_id.get(checkpoint)
         if ns == ROOT_NS and within is None:
@@ -106,7 +119,9 @@ class MemoryRecords:
         children = [
             c for origin in origins if origin in found.children for c in found.children[origin].values() if c.ns == row.ns
         ]
-        refs = refs_of(folded(chain), writes)
+        entries = folded(chain).values()
+        values = found.values
+        spans = spans_of(entries, writes)
         names = {row.ns: found.names[row.ns], **{c.child_ns: found.names[c.child_ns] for c in children}}
         return Loaded(
             _copy(found.row),
@@ -114,10 +129,19 @@ class MemoryRecords:
             chain,
             writes,
             children,
-            {ref: found.values[ref] for ref in refs if ref in found.values},
+            {n: values[n] for first, last in spans for n in range(first, last + 1) if n in values},
             {n: found.checkpoints[n].id for n in ids_of(row) if n in found.checkpoints},
             names,
+            is_open(entries) and found.order[row.ns][-1] == row.n,
         )
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """See `RecordStore.several`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            rows = [] if found is None else [found.checkpoints.get(n) for _, n in places]
+            return [self._loaded(found, row) for row in rows if found is not None and row is not None]
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""
@@ -147,14 +171,44 @@ class MemoryRecords:
             self._open()
             found = self._threads.get(thread)
             rows = () if found is None else (c for filed in found.children.values() for c in filed.values())
-            return min((c for c in rows if c.child_ns == namespace and c.head >= n), key=lambda c: c.head, default=None)
+            reached = (c for c in rows if c.child_ns == namespace and c.head >= n)
+            return min(reached, key=lambda c: (c.head, c.origin), default=None)
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+    async def branches(self, thread: str) -> dict[str, str]:
+        """See `RecordStore.branches`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            named = {} if found is None else found.branches
+            return {name: found.checkpoints[named[name]].id for name in sorted(named)} if found is not None else {}
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """See `RecordStore.made_of`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            n = None if found is None else found.by_id.get(checkpoint)
+            if found is None or n is None:
+                return []
+            ns = found.checkpoints[n].ns
+            order = found.order[ns]
+            after = (found.checkpoints[m] for m in order[bisect_left(order, n + 1) :])
+            return [(found.names[ns], row.id) for row in after if row.parent == n]
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         with self._lock:
             self._open()
-            names = sorted(name for name in self._threads if after is None or name > after)[:limit]
-            return [_copy(self._threads[name].row) for name in names]
+            names = sorted(
+                name
+                for name, found in self._threads.items()
+                if (after is None or name > after)
+                and name.startswith(prefix)
+                and (not statuses or found.row.status in statuses)
+            )
+            return [_copy(self._threads[name].row) for name in names[:limit]]
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -166,6 +220,7 @@ class MemoryRecords:
             if found is None:
                 row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
                 found = self._threads[commit.thread] = _Thread(row)
+            _refuse_twice(found, commit)
             self._apply(found, commit)
 
     def _check(self, commit: Commit, row: ThreadRow | None) -> None:
@@ -197,6 +252,8 @@ class MemoryRecords:
             key = (write.ns, write.path, write.kind)
             if write.kind < 0 or key not in filed:
                 filed[key] = write
+        for name, head in commit.branches:
+            found.name(name, head)
         for child in commit.children:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
         if commit.lease == "keep":
@@ -242,6 +299,13 @@ class MemoryRecords:
     async def close(self) -> None:
         """See `RecordStore.close`."""
         self._closed = True
+
+
+def _refuse_twice(found: _Thread, commit: Commit) -> None:
+    """As a database does, whose rows have keys."""
+    for n, packed in commit.values:
+        if found.values.get(n, packed) != packed:
+            raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)
 
 
 def _copy(row: ThreadRow) -> ThreadRow:

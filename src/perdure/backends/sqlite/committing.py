@@ -81,6 +81,11 @@ def _insert(database: Database, key: int, what: Commit, rows: Encoded) -> None:
         many(sql.INSERT_NAMESPACE, [(key, *row) for row in what.namespaces])
     if what.children:
         many(sql.REPLACE_CHILD, [(key, *row) for row in what.children])
+    for name, head in what.branches:
+        if head is None:
+            database.execute(sql.DELETE_BRANCH, (key, name))
+        else:
+            database.execute(sql.REPLACE_BRANCH, (key, name, head))
     if rows.checkpoints:
         many(sql.INSERT_CHECKPOINT, [(key, *row) for row in rows.checkpoints])
 

@@ -47,6 +47,10 @@ class SqlitePort(Protocol):
         """Run a script to its end, alone; what it left uncommitted when it raises is rolled back."""
         ...
 
+    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """As `run`, and even if the call is cancelled before its turn comes."""
+        ...
+
     async def close(self) -> None:
         """Close the connection, for both colours."""
         ...
@@ -232,6 +236,8 @@ class BlockingSqlite:
         """Run a script to its end, alone."""
         return self._shared.run(script, *args)
 
+    finish = run
+
     async def close(self) -> None:
         """Close the connection, for both colours."""
         self._shared.close()
@@ -260,6 +266,17 @@ class SuspendingSqlite:
         except asyncio.CancelledError:
             if not future.cancel():
                 await _ended(future)
+            raise
+
+    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+        """As `run`, and even if the call is cancelled before its turn comes."""
+        import asyncio
+
+        future = self._shared.submit(self._shared.run, script, *args)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            await _ended(future)
             raise
 
     async def close(self) -> None:

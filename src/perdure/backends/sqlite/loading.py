@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.schema import Database
-from perdure.checkpoint.reading import ancestors, folded, ids_of, origins_of, refs_of
+from perdure.checkpoint.incremental.manifest import merged_spans
+from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of
 from perdure.checkpoint.records import (
     ROOT_NS,
+    BranchName,
     CheckpointRow,
     ChildRow,
     LeaseRow,
     Loaded,
     Packed,
+    Status,
     ThreadRow,
     WriteRow,
 )
@@ -31,7 +34,9 @@ WINDOW = 64
 """Rows that are looked at in a row for ancestors, before the next one is sought by its number: another branch may lie between."""
 
 
-def load(database: Database, thread_id: str, namespace: str | int, checkpoint: str | int | None, within: int | None) -> Loaded:
+def load(
+    database: Database, thread_id: str, namespace: str | int, checkpoint: str | int | BranchName | None, within: int | None
+) -> Loaded:
     """See `RecordStore.load`."""
     database.execute(sql.BEGIN_READ)
     thread = _thread(database, thread_id)
@@ -40,6 +45,21 @@ def load(database: Database, thread_id: str, namespace: str | int, checkpoint: s
     if ns is not None:
         row = _target(database, thread, ns, checkpoint, within)
         loaded = Loaded(thread, None) if row is None else _assembled(database, thread, [row])[0]
+        if row is not None and is_open(folded(loaded.chain).values()):
+            loaded.is_newest = database.execute(sql.IS_NEWEST, (thread.key, ns)).fetchone()[0] == row.n
+    database.execute(sql.COMMIT)
+    return loaded
+
+
+def several(database: Database, thread_id: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+    """See `RecordStore.several`."""
+    database.execute(sql.BEGIN_READ)
+    thread = _thread(database, thread_id)
+    rows: list[CheckpointRow] = []
+    if thread.key is not None:
+        found = database.execute(sql.CHECKPOINTS, (_pairs(places), thread.key)).fetchall()
+        rows = [_decoded(row) for row in found]
+    loaded = _assembled(database, thread, rows) if rows else []
     database.execute(sql.COMMIT)
     return loaded
 
@@ -72,13 +92,38 @@ def pointer_to(database: Database, thread_id: str, namespace: int, n: int) -> Ch
     return None if row is None else ChildRow(*row)
 
 
-def threads(database: Database, after: str | None, limit: int) -> list[ThreadRow]:
+def branches(database: Database, thread_id: str) -> dict[str, str]:
+    """See `RecordStore.branches`."""
+    return {name: unpack_id(packed) for name, packed in database.execute(sql.BRANCHES, (thread_id,))}
+
+
+def made_of(database: Database, thread_id: str, checkpoint: str) -> list[tuple[str, str]]:
+    """See `RecordStore.made_of`."""
+    found: list[tuple[str, str]] = []
+    parent: int | None = None
+    for name, n, ns, packed_id, body in database.execute(sql.FROM_CHECKPOINT, (thread_id, pack_id(checkpoint))):
+        row = checkpoint_row(n, ns, packed_id, body)
+        if parent is None:
+            parent = n  # the first is the checkpoint itself
+        elif row.parent == parent:
+            found.append((name or "", row.id))
+    return found
+
+
+def threads(
+    database: Database, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+) -> list[ThreadRow]:
     """See `RecordStore.threads`."""
     if limit <= 0:
         return []
-    if after is None:
-        return [thread_row(row) for row in database.execute(sql.THREADS, (limit,))]
-    return [thread_row(row) for row in database.execute(sql.THREADS_AFTER, (after, limit))]
+    conditions = {
+        sql.AFTER: after,
+        sql.FROM: prefix or None,
+        sql.BELOW: past(prefix),
+        sql.OF_STATUS: json.dumps(sorted(statuses)) if statuses else None,
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    return [thread_row(row) for row in database.execute(sql.threads(given), (*given.values(), limit))]
 
 
 # --------------------------------------------------------------------------------------------------------------------- threads
@@ -126,8 +171,13 @@ def _namespace(database: Database, key: int, namespace: str | int) -> int | None
 
 
 def _target(
-    database: Database, thread: ThreadRow, ns: int, checkpoint: str | int | None, within: int | None
+    database: Database, thread: ThreadRow, ns: int, checkpoint: str | int | BranchName | None, within: int | None
 ) -> CheckpointRow | None:
+    if isinstance(checkpoint, BranchName):
+        head = database.execute(sql.BRANCH, (thread.key, checkpoint.name)).fetchone()
+        if head is None:
+            return None
+        checkpoint = int(head[0])
     if isinstance(checkpoint, str):
         row = database.execute(sql.CHECKPOINT_BY_ID, (thread.key, pack_id(checkpoint))).fetchone()
         return None if row is None or row[0] != ns else _decoded(row)
@@ -223,15 +273,20 @@ def _assembled(database: Database, thread: ThreadRow, rows: list[CheckpointRow])
 
 
 def _add_values(database: Database, key: int, loaded: list[Loaded]) -> None:
-    refs = [refs_of(folded(one.chain), one.writes) for one in loaded]
-    every = set().union(*refs)
-    if not every:
+    wanted = [spans_of(folded(one.chain).values(), one.writes) for one in loaded]
+    spans = wanted[0] if len(wanted) == 1 else merged_spans([span for of_one in wanted for span in of_one])
+    if not spans:
         return
     first = key << 32
-    cursor = database.execute(sql.VALUES, (json.dumps([first + n for n in sorted(every)]),))
-    values = {at - first: Packed(tag, data) for at, tag, data in cursor}
-    for one, wanted in zip(loaded, refs, strict=True):
-        one.values = {n: values[n] for n in wanted if n in values}
+    rows = database.execute(sql.VALUES, (json.dumps([(first + start, first + end) for start, end in spans]),)).fetchall()
+    # A conversation is thousands of rows: `Packed` is made of each without a call from Python.
+    keys, tags, contents = zip(*rows, strict=True) if rows else ((), (), ())
+    numbers = [key - first for key in keys]
+    packed = map(tuple.__new__, repeat(Packed), zip(tags, contents, strict=True))
+    values: dict[int, Packed] = dict(zip(numbers, packed, strict=True))
+    for one, of_one in zip(loaded, wanted, strict=True):
+        in_one = values if len(loaded) == 1 else {n: values[n] for a, b in of_one for n in range(a, b + 1) if n in values}
+        one.values = in_one
 
 
 def _add_ids(database: Database, key: int, rows: list[CheckpointRow], loaded: list[Loaded]) -> None:

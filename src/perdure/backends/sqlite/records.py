@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from perdure.backends.sqlite import committing, loading
 from perdure.backends.sqlite.connections import SqlitePort
-from perdure.checkpoint.records import ChildRow, Commit, Loaded, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, Status, ThreadRow
 
 
 class SqliteRecords:
@@ -22,10 +24,14 @@ class SqliteRecords:
         self._port = port
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | None, *, within: int | None = None
+        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
     ) -> Loaded:
         """See `RecordStore.load`."""
         return await self._port.run(loading.load, thread, namespace, checkpoint, within)
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """See `RecordStore.several`."""
+        return await self._port.run(loading.several, thread, places)
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""
@@ -39,13 +45,23 @@ class SqliteRecords:
         """See `RecordStore.pointer_to`."""
         return await self._port.run(loading.pointer_to, thread, namespace, n)
 
-    async def threads(self, *, after: str | None, limit: int) -> list[ThreadRow]:
+    async def branches(self, thread: str) -> dict[str, str]:
+        """See `RecordStore.branches`."""
+        return await self._port.run(loading.branches, thread)
+
+    async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
+        """See `RecordStore.made_of`."""
+        return await self._port.run(loading.made_of, thread, checkpoint)
+
+    async def threads(
+        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self._port.run(loading.threads, after, limit)
+        return await self._port.run(loading.threads, after, limit, statuses, prefix)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
-        await self._port.run(committing.commit, commit, committing.encode(commit))
+        await self._port.finish(committing.commit, commit, committing.encode(commit))
 
     async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
         """See `RecordStore.renew`."""

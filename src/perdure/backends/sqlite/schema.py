@@ -25,7 +25,7 @@ KEYS_KEPT = 4096
 """How many threads' keys a connection remembers."""
 
 _SQLITE_NOTADB = 26
-_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "tombstone")
+_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "tombstone")
 
 
 class Database:

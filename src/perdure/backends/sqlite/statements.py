@@ -6,6 +6,8 @@ Python 3.12.0 to 3.12.3 warn of `?1`, and filters may make that an error.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 BEGIN_READ = "BEGIN"
 BEGIN_WRITE = "BEGIN IMMEDIATE"
 COMMIT = "COMMIT"
@@ -19,10 +21,19 @@ SELECT t.key, t.thread_id, t.incarnation, t.status, t.graph, t.fingerprint, t.me
 """
 
 THREAD = f"{_THREAD} WHERE t.thread_id = ?"
-THREADS = f"{_THREAD} ORDER BY t.thread_id LIMIT ?"
-THREADS_AFTER = f"{_THREAD} WHERE t.thread_id > ? ORDER BY t.thread_id LIMIT ?"
+AFTER = "t.thread_id > ?"
+FROM = "t.thread_id >= ?"
+BELOW = "t.thread_id < ?"
+OF_STATUS = "t.status IN (SELECT value FROM json_each(?))"
 THREAD_KEY = "SELECT key, incarnation FROM thread WHERE thread_id = ?"
 TOMBSTONE = "SELECT incarnation FROM tombstone WHERE hash = ?"
+
+
+def threads(conditions: Iterable[str]) -> str:
+    """Threads by id that meet conditions, each a constant of this module with one parameter; the last parameter is the limit."""
+    where = " AND ".join(conditions)
+    return f"{_THREAD} {f'WHERE {where}' if where else ''} ORDER BY t.thread_id LIMIT ?"
+
 
 INSERT_THREAD = """
 INSERT INTO thread (thread_id, incarnation, status, graph, fingerprint, metadata, created_ns, updated_ns)
@@ -63,6 +74,9 @@ REPLACE_CHILD = """
 INSERT OR REPLACE INTO child (thread_key, ns, origin, path, call, child_ns, head) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
+REPLACE_BRANCH = "INSERT OR REPLACE INTO branch (thread_key, name, head) VALUES (?, ?, ?)"
+DELETE_BRANCH = "DELETE FROM branch WHERE thread_key = ? AND name = ?"
+
 # ----------------------------------------------------------------------------------------------------------------- rows, read
 
 NAMESPACE = "SELECT ns FROM namespace WHERE thread_key = ? AND name = ?"
@@ -72,7 +86,23 @@ POINTER_TO = """
 SELECT c.ns, c.origin, c.path, c.call, c.child_ns, c.head
   FROM thread AS t CROSS JOIN child AS c ON c.thread_key = t.key
  WHERE t.thread_id = ? AND c.child_ns = ? AND c.head >= ?
- ORDER BY c.head LIMIT 1
+ ORDER BY c.head, c.origin LIMIT 1
+"""
+
+BRANCH = "SELECT head FROM branch WHERE thread_key = ? AND name = ?"
+BRANCHES = """
+SELECT b.name, c.id
+  FROM thread AS t CROSS JOIN branch AS b ON b.thread_key = t.key
+       CROSS JOIN checkpoint AS c ON c.thread_key = t.key AND c.ns = 0 AND c.n = b.head
+ WHERE t.thread_id = ? ORDER BY b.name
+"""
+# A checkpoint and all later ones of its namespace, in order.
+FROM_CHECKPOINT = """
+SELECT s.name, c.n, c.ns, c.id, c.body
+  FROM thread AS t CROSS JOIN checkpoint AS a ON a.thread_key = t.key
+       CROSS JOIN checkpoint AS c ON c.thread_key = t.key AND c.ns = a.ns AND c.n >= a.n
+       LEFT JOIN namespace AS s ON s.thread_key = t.key AND s.ns = a.ns
+ WHERE t.thread_id = ? AND a.id = ? ORDER BY c.n
 """
 
 CHECKPOINT_BY_ID = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND id = ?"
@@ -95,7 +125,7 @@ SELECT ns, newest FROM (
 ) WHERE newest IS NOT NULL ORDER BY newest DESC LIMIT ?
 """
 
-# For the next three, the list is one of pairs [ns, number]; CROSS JOIN makes it the outer loop, each pair one seek.
+# For the next four, the list is one of pairs [ns, number]; CROSS JOIN makes it the outer loop, each pair one seek.
 _PAIRS = "FROM json_each(?) AS j CROSS JOIN"
 WRITES = f"""
 SELECT r.ns, r.origin, r.path, r.kind, r.body {_PAIRS} write AS r
@@ -105,17 +135,29 @@ CHILDREN = f"""
 SELECT r.ns, r.origin, r.path, r.call, r.child_ns, r.head {_PAIRS} child AS r
     ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.origin = json_extract(j.value, '$[1]')
 """
+CHECKPOINTS = f"""
+SELECT r.ns, r.n, r.id, r.body {_PAIRS} checkpoint AS r
+    ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.n = json_extract(j.value, '$[1]')
+"""
 CHECKPOINT_IDS = f"""
 SELECT r.ns, r.n, r.id {_PAIRS} checkpoint AS r
     ON r.thread_key = ? AND r.ns = json_extract(j.value, '$[0]') AND r.n = json_extract(j.value, '$[1]')
 """
-VALUES = "SELECT v.key, v.tag, v.data FROM json_each(?) AS j CROSS JOIN value AS v ON v.key = j.value"
+# The list is one of ranges [first, last]: one seek each, however many rows it holds.
+VALUES = """
+SELECT v.key, v.tag, v.data FROM json_each(?) AS j CROSS JOIN value AS v
+    ON v.key BETWEEN json_extract(j.value, '$[0]') AND json_extract(j.value, '$[1]')
+"""
+IS_NEWEST = "SELECT max(n) FROM checkpoint WHERE thread_key = ? AND ns = ?"
 
 # ------------------------------------------------------------------------------------------------------------------- deletion
 
 DELETE_VALUES = "DELETE FROM value WHERE key BETWEEN ? AND ?"
 DELETE_ROWS = (
-    *(f"DELETE FROM {table} WHERE thread_key = ?" for table in ("write", "child", "checkpoint", "namespace", "lease")),
+    *(
+        f"DELETE FROM {table} WHERE thread_key = ?"
+        for table in ("write", "child", "branch", "checkpoint", "namespace", "lease")
+    ),
     "DELETE FROM thread WHERE key = ?",
 )
 REPLACE_TOMBSTONE = """

@@ -6,7 +6,7 @@ who knows ids only, cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.foreign.connections import (
@@ -23,6 +23,7 @@ from perdure.checkpoint.foreign.shapes import (
     pointer_write,
     pointers_on,
     row_of,
+    task_of,
     writes_of,
 )
 from perdure.checkpoint.reading import origins_of
@@ -133,6 +134,11 @@ class ForeignRecords:
         next_n = max(next_n, SYSTEM_CLOCK.now_ns() // 1000)
         known = ThreadRow(thread, thread, head=row.n, next_n=next_n, newest=newest, status=now)
         return Loaded(known, row, [row], writes, [to.child for to in pointers], {}, ids, names)
+
+    async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
+        """See `RecordStore.several`. One by one, for a saver can only be asked for one."""
+        found = [await self.load(thread, ns, n) for ns, n in places]
+        return [one for one in found if one.row is not None]
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""
@@ -264,7 +270,7 @@ class ForeignRecords:
         self, thread: str, ns: int, origin: int, path: str, writes: list[tuple[str, Any]], call: str = ""
     ) -> None:
         public, name = self._ids[origin], self._names[ns]
-        task = f"{task_id(public, name, path)}{call}"
+        task = f"{task_id(public, name, path)}{call}" if call else task_of(public, name, path)
         place = (path,) if self._with_path else ()
         await self._saver.call("put_writes", config_of(thread, name, public), writes, task, *place)
 

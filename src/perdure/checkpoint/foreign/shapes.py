@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SCHEDULED = "__scheduled__"
+STEP = "step:"
+"""Begins the task id under which the result of a durable step is put."""
 OWN_METADATA = ("source", "step", "parents")
 
 
@@ -284,15 +286,27 @@ def belongings(
     """
     by_task: dict[str, list[tuple[str, Any]]] = {}
     for task, channel, value in pending:
-        if "/" not in task:
+        if "/" not in task or task.startswith(STEP):
             by_task.setdefault(task, []).append((channel, value))
     paths = [path for task in tasks if task.origin == origin for path in paths_of(task.path)] if pending else []
     known: dict[str, str] = {task_id(public, namespace, path): path for path in paths}
     if any(task not in known for task in by_task):
         known.update((task_id(public, namespace, f"!{path}"), f"!{path}") for path in paths)  # error handlers
-    rows = [row for task, writes in by_task.items() if task in known for row in write_rows(ns, origin, known[task], writes)]
     wanted = {path.lstrip("!") for path in paths}
-    return rows, [to for to in pointers_on(ns, origin, pending) if to.child.path.lstrip("!") in wanted]
+    steps = {task: task.removeprefix(STEP) for task in by_task if task.startswith(STEP)}
+    known.update({task: path for task, path in steps.items() if _node_of(path) in wanted})
+    rows = [row for task, writes in by_task.items() if task in known for row in write_rows(ns, origin, known[task], writes)]
+    return rows, [to for to in pointers_on(ns, origin, pending) if _node_of(to.child.path) in wanted]
+
+
+def task_of(public: str, namespace: str, path: str) -> str:
+    """Under which task id the writes of a task are put: its own; of a durable step, which nobody knows in advance, its path."""
+    return f"{STEP}{path}" if ">" in path else task_id(public, namespace, path)
+
+
+def _node_of(path: str) -> str:
+    """The path of the node's task that a task, a handler or a durable step belongs to."""
+    return path.partition(">")[0].lstrip("!")
 
 
 def paths_of(path: str) -> list[str]:

@@ -6,7 +6,9 @@ what is appended step by step lies at consecutive numbers. So a manifest stays s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 KINDS = ("list", "dict", "set")
@@ -37,7 +39,7 @@ class Manifest(NamedTuple):
     """
 
     kind: str
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's own `count` is not missed
     parts: tuple[Part, ...]
     free: int = 0
     end: int = 0
@@ -68,6 +70,12 @@ def merged_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
+def is_within(n: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a number lies in one of these ranges, which are in order and apart."""
+    at = bisect_right(spans, n, key=itemgetter(0))
+    return at > 0 and n <= spans[at - 1][1]
+
+
 def joined(parts: Sequence[Part], more: Iterable[Part]) -> list[Part]:
     """Parts one after the other; whole segments at consecutive numbers become one part."""
     result = list(parts)
@@ -94,9 +102,7 @@ def parts_of(places: Iterable[Place], counts: Mapping[int, int]) -> list[Part]:
             run[2] += 1
         else:
             runs.append([n, at, 1])
-    return joined(
-        (), ((n, n) if skip == 0 and take == counts.get(n, 1) else (n, skip, take) for n, skip, take in runs)
-    )
+    return joined((), ((n, n) if skip == 0 and take == counts.get(n, 1) else (n, skip, take) for n, skip, take in runs))
 
 
 def places_of(manifest: Manifest, counts: Mapping[int, int]) -> list[Place]:
@@ -111,6 +117,33 @@ def places_of(manifest: Manifest, counts: Mapping[int, int]) -> list[Place]:
     return places
 
 
+def sliced(manifest: Manifest, counts: Mapping[int, int], start: int, stop: int) -> list[Part]:
+    """The parts of the elements from position `start` up to before `stop`."""
+    found: list[Part] = []
+    at = 0
+    for part in manifest.parts:
+        if at >= stop:
+            break
+        if len(part) == 2 and not _hold(counts, part[0], part[1]):
+            size = part[1] - part[0] + 1
+            skip, take = max(start - at, 0), min(stop - at, size)
+            here: list[Part] = [(part[0] + skip, part[0] + take - 1)] if skip < take else []
+        else:
+            places = places_of(Manifest(manifest.kind, 0, (part,)), counts)
+            size = len(places)
+            here = parts_of(places[max(start - at, 0) : max(stop - at, 0)], counts)
+        found = joined(found, here)
+        at += size
+    return found
+
+
+def _hold(counts: Mapping[int, int], first: int, last: int) -> bool:
+    """Whether one of these segments has more or fewer elements than one."""
+    if len(counts) < last - first:
+        return any(first <= n <= last for n in counts)
+    return any(n in counts for n in range(first, last + 1))
+
+
 def plain(manifest: Manifest) -> list[object]:
     """As a row stores it: [kind, count, free, end, part, …]."""
     return [KINDS.index(manifest.kind), manifest.count, manifest.free, manifest.end, *map(list, manifest.parts)]
@@ -120,16 +153,29 @@ def again(item: list[object]) -> Manifest:
     """The manifest of what `plain` made.
 
     Raises:
-        ValueError: it has not that shape.
+        ValueError, IndexError: it has not that shape.
     """
     kind, count, free, end, *parts = item
-    numbers = [count, free, end, *(n for part in parts for n in (part if isinstance(part, list) else (None,)))]
-    if type(kind) is not int or not 0 <= kind < len(KINDS) or any(type(n) is not int or n < 0 for n in numbers):
-        raise ValueError("a manifest is not made of numbers")
-    found = Manifest(KINDS[kind], count, tuple(map(tuple, parts)), free, end)  # type: ignore[arg-type]
-    for part in found.parts:
-        if not (part[0] <= part[1] if len(part) == 2 else len(part) == 3 and part[2] > 0):
-            raise ValueError("a manifest has a part that is no range")
-    if free > end:  # type: ignore[operator]
+    found = Manifest(KINDS[_number(kind)], _number(count), tuple(map(_part, parts)), _number(free), _number(end))
+    if found.free > found.end:
         raise ValueError("a manifest has free numbers that end before they begin")
     return found
+
+
+def _part(item: object) -> Part:
+    if type(item) is not list or not 2 <= len(item) <= 3:
+        raise ValueError("a manifest has a part that is no range")
+    first, last, *take = map(_number, item)
+    if take:
+        if take[0] == 0:
+            raise ValueError("a manifest has an empty part")
+        return (first, last, take[0])
+    if first > last:
+        raise ValueError("a manifest has a range that ends before it begins")
+    return (first, last)
+
+
+def _number(item: object) -> int:
+    if type(item) is not int or item < 0:
+        raise ValueError("a manifest is not made of numbers")
+    return item

@@ -145,13 +145,14 @@ class Outline:
     def is_unchanged(self) -> bool:
         """Whether all objects are what they were."""
         try:
-            return all([level.is_unchanged() for level in self._levels])
+            return all(level.is_unchanged() for level in self._levels)
         except RuntimeError:
             return False  # another thread is changing one of them
 
     def restore(self) -> bool:
         """Change plain containers in place to what they were, outermost first; False if an object of another kind has changed."""
-        return all([level.restore() for level in self._levels]) and self.is_unchanged()
+        done = [level.restore() for level in self._levels]
+        return all(done) and self.is_unchanged()
 
     def changed(self) -> set[int]:
         """The positions of the objects that are no longer what they were."""

@@ -121,34 +121,37 @@ def split(data: bytes, count: int, kind: str) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def rows_of(manifest: Manifest, values: Mapping[int, tuple[str, bytes]]) -> list[tuple[int, bytes]]:
-    """The bytes that make up a value, in order, each with how many elements they are.
+def pieces_of(manifest: Manifest, values: Mapping[int, tuple[str, bytes]]) -> tuple[list[bytes], list[int]]:
+    """The bytes that make up a value, in pieces and in order, and how many elements each piece is.
 
     Raises:
         CorruptRecord: a segment is missing or damaged, or there are more or fewer elements than the manifest says.
     """
-    rows: list[tuple[int, bytes]] = []
-    total = 0
+    pieces: list[bytes] = []
+    counts: list[int] = []
     for part in manifest.parts:
         if len(part) == 3:
             n, skip, take = part
             count, data = _segment(values, n)
             elements = split(data, count, manifest.kind)[skip : skip + take]
-            rows.append((len(elements), b"".join(elements)))
-            total += len(elements)
+            pieces.append(b"".join(elements))
+            counts.append(len(elements))
+            continue
+        try:
+            tags, contents = zip(*map(values.__getitem__, range(part[0], part[1] + 1)), strict=True)
+        except KeyError as error:
+            raise CorruptRecord(f"segment {error.args[0]} of a stored value is missing") from error
+        if tags.count(ONE) == len(tags):
+            pieces.extend(contents)
+            counts.extend([1] * len(tags))
             continue
         for n in range(part[0], part[1] + 1):
-            row = values.get(n)
-            if row is not None and row[0] == ONE:
-                rows.append((1, row[1]))
-                total += 1
-            else:
-                found = _segment(values, n)
-                rows.append(found)
-                total += found[0]
-    if total != manifest.count:
-        raise CorruptRecord(f"a stored {manifest.kind} has {total} elements where its manifest says {manifest.count}")
-    return rows
+            count, data = _segment(values, n)
+            pieces.append(data)
+            counts.append(count)
+    if sum(counts) != manifest.count:
+        raise CorruptRecord(f"a stored {manifest.kind} has {sum(counts)} elements where its manifest says {manifest.count}")
+    return pieces, counts
 
 
 def _segment(values: Mapping[int, tuple[str, bytes]], n: int) -> tuple[int, bytes]:
@@ -166,14 +169,14 @@ def build(manifest: Manifest, values: Mapping[int, tuple[str, bytes]], serde: Se
         CorruptRecord: it is not what was written.
         StateTypeError: a type in it is unknown here, or no longer fits.
     """
-    rows = rows_of(manifest, values)
+    pieces, counts = pieces_of(manifest, values)
     width = WIDTHS[manifest.kind]
     try:
-        found = _decoded([data for _, data in rows], manifest.count * width, serde)
+        found = _decoded(pieces, manifest.count * width, serde)
     except CorruptRecord:
         # Some limits hold for what is decoded at once. One by one they hold as they did when the elements were written; and what
         # is damaged shows as what it is.
-        found = [item for count, data in rows for item in _decoded([data], count * width, serde)]
+        found = [thing for data, count in zip(pieces, counts, strict=True) for thing in _decoded([data], count * width, serde)]
     if manifest.kind == "list":
         return found
     try:
@@ -188,7 +191,7 @@ def build(manifest: Manifest, values: Mapping[int, tuple[str, bytes]], serde: Se
 def _decoded(parts: Sequence[bytes], count: int, serde: SerializerProtocol) -> list[Any]:
     loads = getattr(serde, "loads_elements", None)
     if loads is not None:
-        return list(loads(parts, count))
+        return loads(parts, count)  # type: ignore[no-any-return]
     found = serde.loads_typed((MSGPACK, b"".join([b"\xdd", count.to_bytes(4, "big"), *parts])))
     if type(found) is not list or len(found) != count:
         raise CorruptRecord("stored elements are damaged")

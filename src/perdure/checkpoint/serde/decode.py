@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import ormsgpack
 
 from perdure.checkpoint.serde import format_v1 as v1
 from perdure.checkpoint.serde.depth import levels_of
+from perdure.checkpoint.serde.encode import array_head
 from perdure.checkpoint.serde.stored_error import text_of
 from perdure.checkpoint.serde.unresolved import Unresolved
 from perdure.errors import CorruptRecord, PerdureError, StateTypeError, UnknownFormat
@@ -98,6 +99,18 @@ def decode(data: bytes, table: dict[int, Load], classes: Classes, *, keep: bool)
     return RecordDecoder(table, classes, len(data), keep=keep).record(data)
 
 
+def decode_elements(parts: Sequence[bytes], count: int, table: dict[int, Load], classes: Classes, *, keep: bool) -> list[Any]:
+    """The values of which `parts` are the bytes, one after the other, in one go.
+
+    Raises:
+        CorruptRecord: the bytes are not what was written, or not of that many values.
+        StateTypeError: a type in them is unknown or no longer fits, and `keep` is false.
+    """
+    decoder = RecordDecoder(table, classes, sum(map(len, parts)), keep=keep)
+    values: list[Any] = decoder.sealed(b"".join([_PAIR, array_head(count), *parts, _SEAL_BYTES]))
+    return values
+
+
 class RecordDecoder:
     """Decodes one record."""
 
@@ -118,8 +131,12 @@ class RecordDecoder:
 
     def record(self, data: bytes) -> Any:
         """The value of a whole record."""
+        return self.sealed(_PAIR + data + _SEAL_BYTES)
+
+    def sealed(self, data: bytes) -> Any:
+        """The value of a record between the head of a pair and the seal."""
         try:
-            value, seal = unpackb(_PAIR + data + _SEAL_BYTES, ext_hook=self.hook)
+            value, seal = unpackb(data, ext_hook=self.hook)
         except Exception as error:
             if self.error is not None:
                 raise self.error from self.error.__cause__

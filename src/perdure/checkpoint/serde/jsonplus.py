@@ -8,9 +8,10 @@ from typing import Any, Final, Literal, TypeVar
 from perdure.checkpoint.serde import format_v1 as v1
 from perdure.checkpoint.serde.base import SerializerProtocol
 from perdure.checkpoint.serde.builtin_values import DUMPS, LOADS
-from perdure.checkpoint.serde.class_values import Upgrade
-from perdure.checkpoint.serde.decode import Decoder, Load, decode
+from perdure.checkpoint.serde.class_values import SubclassCodec, Upgrade
+from perdure.checkpoint.serde.decode import Decoder, Load, decode, decode_elements
 from perdure.checkpoint.serde.encode import encode
+from perdure.checkpoint.serde.model_values import ModelCodec
 from perdure.checkpoint.serde.registry import LIBRARY, Registry, is_builtin
 from perdure.checkpoint.serde.stored_error import StoredError, error_record, text_of
 from perdure.checkpoint.serde.unresolved import Unresolved
@@ -151,6 +152,38 @@ class JsonPlusSerializer(SerializerProtocol):
         if tag == v1.TAG_PICKLE:
             return self._unpickled(stored)
         raise UnknownFormat(f"the stored format {tag!r} is unknown: a newer version of this library wrote it, or another one")
+
+    def dumps_elements(self, values: Sequence[Any]) -> list[bytes]:
+        """The bytes of each value, each what the tag "msgpack" stands for. Savers store the elements of lists, dicts and sets with it.
+
+        A subclass that changes `dumps_typed` or `loads_typed`, and not this, has its values stored in one piece.
+
+        Raises:
+            NotStorable: some part would not come back as it is.
+        """
+        return [encode(value, DUMPS, self.registry) for value in values]
+
+    def loads_elements(self, parts: Sequence[bytes], count: int) -> list[Any]:
+        """The `count` values of which these are the bytes, one after the other; one part may hold several.
+
+        Raises:
+            CorruptRecord: the bytes are not what was written.
+            StateTypeError: a type in them is not registered here, or no longer fits, and `on_unknown` is "raise".
+        """
+        return decode_elements(parts, count, _LOADS, self.registry, keep=self._keep)
+
+    def made_of(self, cls: type) -> Literal["items", "attributes"] | None:
+        """What the stored form of an instance consists of, so that savers can tell without encoding it whether it has changed.
+
+        "items" is what it holds as a child of dict or list, "attributes" its `__dict__` and slots; None: it has to be encoded.
+        """
+        codec = self.registry.codec_of(cls)
+        if type(codec) is ModelCodec:
+            return "attributes"
+        if type(codec) is SubclassCodec and codec.base in (dict, list) and not cls.__dictoffset__:
+            own = (cls.__iter__, cls.__len__)  # type: ignore[attr-defined]
+            return "items" if own == (codec.base.__iter__, codec.base.__len__) else None
+        return None
 
     def register(
         self,

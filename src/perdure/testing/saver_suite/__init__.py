@@ -18,8 +18,9 @@ a thread on which no event loop runs, through a loop on another one. A saver tha
 `colours = ("suspending",)`.
 
 Single parts are classes too: `PublicSuite` (the four methods), `GraphSuite` (whole graphs), `PromiseSuite` (what this library's
-savers promise of the four methods beyond that), `RecordSuite`, `LeaseSuite` (the record contract), `FailureSuite` (saves that fail),
-`RoundTripSuite` (how often a call goes to the database).
+savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite` (the record contract),
+`TravelSuite`, `NestedSuite`, `BranchSuite` (time travel), `FailureSuite` (saves that fail), `RoundTripSuite` (how often a call goes to
+the database).
 
 Needs pytest: `pip install 'perdure[testing]'`.
 """
@@ -32,13 +33,28 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{part}"
-        for part in ("public", "promises", "records", "leases", "graphs", "travel", "failures", "roundtrips")
+        for part in (
+            "public",
+            "promises",
+            "records",
+            "parts",
+            "leases",
+            "graphs",
+            "travel",
+            "nested",
+            "branches",
+            "failures",
+            "roundtrips",
+        )
     )
 )
 
+from perdure.testing.saver_suite.branches import BranchRecordSuite, BranchSuite  # noqa: E402
 from perdure.testing.saver_suite.failures import FailureSuite  # noqa: E402
 from perdure.testing.saver_suite.graphs import GraphSuite  # noqa: E402
 from perdure.testing.saver_suite.leases import LeaseSuite  # noqa: E402
+from perdure.testing.saver_suite.nested import NestedSuite  # noqa: E402
+from perdure.testing.saver_suite.parts import PartsSuite  # noqa: E402
 from perdure.testing.saver_suite.promises import PromiseSuite  # noqa: E402
 from perdure.testing.saver_suite.public import PublicSuite  # noqa: E402
 from perdure.testing.saver_suite.records import RecordSuite  # noqa: E402
@@ -46,9 +62,13 @@ from perdure.testing.saver_suite.roundtrips import RoundTripSuite  # noqa: E402
 from perdure.testing.saver_suite.travel import TravelSuite  # noqa: E402
 
 __all__ = [
+    "BranchRecordSuite",
+    "BranchSuite",
     "FailureSuite",
     "GraphSuite",
     "LeaseSuite",
+    "NestedSuite",
+    "PartsSuite",
     "PromiseSuite",
     "PublicSuite",
     "RecordSuite",
@@ -59,9 +79,22 @@ __all__ = [
 ]
 
 
-class ThirdPartySuite(PublicSuite, GraphSuite, TravelSuite):
+class ThirdPartySuite(PublicSuite, GraphSuite, TravelSuite, NestedSuite):
     """What a saver with the four methods has to pass: the methods themselves, and graphs that run on them."""
 
 
-class SaverSuite(PublicSuite, PromiseSuite, RecordSuite, LeaseSuite, GraphSuite, TravelSuite, FailureSuite, RoundTripSuite):
+class SaverSuite(
+    PublicSuite,
+    PromiseSuite,
+    RecordSuite,
+    PartsSuite,
+    BranchRecordSuite,
+    LeaseSuite,
+    GraphSuite,
+    TravelSuite,
+    NestedSuite,
+    BranchSuite,
+    FailureSuite,
+    RoundTripSuite,
+):
     """What a saver of this library has to pass."""

@@ -157,6 +157,28 @@ class RoundTripSuite(Suite):
             state = state.tasks[0].state
         assert state.next == ("ask",)
 
+    def test_P27_subgraphs_side_by_side_are_read_together(self, counted: Any, trips: RoundTrips, coloured: Coloured) -> None:
+        def level(nodes: dict[str, Any]) -> StateGraph[Any]:
+            builder: StateGraph[Any] = StateGraph(Count)
+            for name, node in nodes.items():
+                builder.add_node(name, node)
+                builder.add_edge(START, name)
+            return builder
+
+        inner = level({name: asking(name) for name in ("x", "y")})
+        middle = level({name: inner.compile() for name in ("c", "d", "e")})
+        graph = coloured(level({name: middle.compile() for name in ("a", "b")}).compile(checkpointer=counted))
+        graph.invoke({"count": 0, "log": []}, on())
+        trips.reset()
+        state: Any = graph.get_state(on(), subgraphs=True)
+        assert trips.total <= 3 + 2
+        assert len(state.interrupts) == 12
+        assert [[inside.state.next for inside in task.state.tasks] for task in state.tasks] == [[("x", "y")] * 3] * 2
+        trips.reset()
+        namespace = state.tasks[0].state.tasks[0].state.config["configurable"]["checkpoint_ns"]
+        assert graph.get_state({"configurable": {"thread_id": "t", "checkpoint_ns": namespace}}).next == ("x", "y")
+        assert trips.total <= 3 + 2
+
     def test_P27_what_several_tasks_left_is_read_together(self, counted: Any, trips: RoundTrips, coloured: Coloured) -> None:
         names = [f"n{n}" for n in range(20)]
         nodes: dict[str, Any] = {name: asking(name) for name in names}

@@ -85,6 +85,14 @@ CREATE TABLE child (
     PRIMARY KEY (thread_key, ns, origin, path, call)
 ) WITHOUT ROWID;
 
+-- Named branches of the root: `head` is the newest checkpoint of each.
+CREATE TABLE branch (
+    thread_key INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    head INTEGER NOT NULL,
+    PRIMARY KEY (thread_key, name)
+) WITHOUT ROWID;
+
 -- hash = BLAKE2b of the thread id, keyed with store.key: it tells whether an id was deleted, and no id can be read from it.
 CREATE TABLE tombstone (
     hash BLOB PRIMARY KEY,

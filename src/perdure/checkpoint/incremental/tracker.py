@@ -1,0 +1,211 @@
+"""The stored elements of one channel's value, and how a change of it is written. Pure, but for the numbers it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
+from perdure.checkpoint.incremental.manifest import MAX_PARTS, Manifest, Part, Place, joined, parts_of, places_of, sliced
+from perdure.checkpoint.incremental.outline import Outliner
+from perdure.checkpoint.incremental.segments import ONE, count_in, cut, split, tag_of
+from perdure.checkpoint.incremental.shadow import Change, ElementEncoder, New, Shadow
+from perdure.checkpoint.records import Packed, ValueRow
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.numbering import Numbers
+
+FEWEST = 64
+MOST = 4096
+"""Numbers that are kept for appending to a value, at a time: as many as it has elements, within these bounds."""
+
+
+class Written(NamedTuple):
+    """A change as rows.
+
+    Attributes:
+        manifest: the value now.
+        rows: new segments.
+        places: where the new elements are, in order.
+        counts: how many elements the new segments have, where not one.
+    """
+
+    manifest: Manifest
+    rows: list[ValueRow]
+    places: list[Place]
+    counts: dict[int, int]
+
+
+def written(
+    change: Change,
+    manifest: Manifest,
+    counts: Mapping[int, int],
+    take: Callable[[int], int],
+    known: Mapping[bytes, int] | None = None,
+) -> Written:
+    """A change of the value that `manifest` says, as rows.
+
+    Args:
+        change: what has become of it.
+        manifest: the old value.
+        counts: how many elements its segments have, by number, where not one.
+        take: gives the first of so many consecutive numbers.
+        known: segments of one element that are stored already, by their bytes.
+    """
+    slices = [_segments(piece.data, known or {}) if isinstance(piece, New) else [] for piece in change.pieces]
+    needed = sum(1 for piece in slices for segment in piece if segment[2] is None)
+    number = take(needed) if needed else 0
+    rows: list[ValueRow] = []
+    places: list[Place] = []
+    new_counts: dict[int, int] = {}
+    parts: list[Part] = []
+    for piece, segments in zip(change.pieces, slices, strict=True):
+        if not isinstance(piece, New):
+            if piece == (0, manifest.count):
+                parts = joined(parts, manifest.parts)
+            else:
+                parts = joined(parts, sliced(manifest, counts, piece[0], piece[1]))
+            continue
+        here: list[Place] = []
+        for count, data, stored in segments:
+            n = number if stored is None else stored
+            if stored is None:
+                number += 1
+                rows.append(ValueRow(n, squeezed(Packed(tag_of(count), data))))
+                if count != 1:
+                    new_counts[n] = count
+            here.extend((n, at) for at in range(count))
+        parts = joined(parts, parts_of(here, new_counts))
+        places += here
+    count = len(change.columns.values)
+    return Written(Manifest(manifest.kind, count, tuple(parts)), rows, places, new_counts)
+
+
+def _segments(data: Sequence[bytes], known: Mapping[bytes, int]) -> list[tuple[int, bytes, int | None]]:
+    """Elements as segments: how many, bytes, and the number of a segment that is stored already."""
+    if not known or known.keys().isdisjoint(data):
+        return [(count, joined_data, None) for count, joined_data in cut(data)]
+    segments: list[tuple[int, bytes, int | None]] = []
+    waiting: list[bytes] = []
+    for element in data:
+        n = known.get(element)
+        if n is None:
+            waiting.append(element)
+            continue
+        segments.extend((count, joined_data, None) for count, joined_data in cut(waiting))
+        waiting = []
+        segments.append((1, element, n))
+    segments.extend((count, joined_data, None) for count, joined_data in cut(waiting))
+    return segments
+
+
+class Tracker:
+    """One channel's value that is stored by element.
+
+    Attributes:
+        manifest: where its elements are.
+        counts: how many elements a segment has, by number, where not one.
+    """
+
+    __slots__ = ("_shadow", "counts", "manifest", "version")
+
+    def __init__(self, shadow: Shadow, manifest: Manifest, counts: dict[int, int]) -> None:
+        self._shadow = shadow
+        self.manifest = manifest
+        self.counts = counts
+        self.version = 0
+
+    @classmethod
+    def new(cls, kind: str, encoder: ElementEncoder, outliner: Outliner) -> Tracker:
+        """Of an empty value."""
+        return cls(Shadow.new(kind, encoder, outliner), Manifest(kind, 0, ()), {})
+
+    @classmethod
+    def of_stored(
+        cls,
+        manifest: Manifest,
+        values: Mapping[int, tuple[str, bytes]],
+        value: Any,
+        encoder: ElementEncoder,
+        outliner: Outliner,
+    ) -> Tracker:
+        """Of a value that has just been loaded.
+
+        Args:
+            manifest: where its elements are.
+            values: the segments.
+            value: the value; of a set, a list of the members in their stored order.
+            encoder: encodes elements.
+            outliner: makes outlines.
+        """
+        counts = {}
+        for first, last in manifest.spans():
+            for n in range(first, last + 1):
+                tag = values[n][0]
+                if tag != ONE and (count := count_in(unsqueezed(values[n])[0] if ":" in tag else tag)) != 1:
+                    counts[n] = count
+
+        def bytes_at(positions: list[int]) -> list[bytes]:
+            places = places_of(manifest, counts)
+            known: dict[int, list[bytes]] = {}
+            found = []
+            for position in positions:
+                n, at = places[position]
+                if n not in known:
+                    known[n] = split(unsqueezed(values[n])[1], counts.get(n, 1), manifest.kind)
+                found.append(known[n][at])
+            return found
+
+        return cls(Shadow.of_stored(manifest.kind, encoder, value, outliner, bytes_at), manifest, counts)
+
+    def change_to(self, value: Any) -> Change:
+        """What has become of the value since it was stored.
+
+        Raises:
+            NotStorable: a new element cannot be stored.
+        """
+        return self._shadow.change_to(value)
+
+    def write(self, change: Change, numbers: Numbers, known: Mapping[bytes, int], *, go_on: bool) -> tuple[Change, Written]:
+        """The change as rows. It becomes the value's with `accept`.
+
+        Args:
+            change: what has become of the value.
+            numbers: the thread's.
+            known: segments of one element that are stored already, by their bytes.
+            go_on: numbers that were kept for this value may be used.
+
+        Returns:
+            The change, and what it is as rows. It is another change where the value is written once again as a whole, because its
+            elements had come to lie in too many places.
+        """
+        block = (self.manifest.free, self.manifest.end) if go_on else (0, 0)
+        grows = self.manifest.count > 0 and change.keeps
+
+        def take(needed: int) -> int:
+            nonlocal block
+            first, end = block
+            if needed > end - first:
+                # The first elements are often all there will ever be; numbers are kept for a value that has been added to.
+                size = max(needed, min(max(self.manifest.count, FEWEST), MOST)) if grows else needed
+                first = numbers.reserve(size)
+                end = first + size
+            block = (first + needed, end)
+            return first
+
+        found = written(change, self.manifest, self.counts, take, known)
+        if len(found.manifest.parts) > MAX_PARTS and change.keeps:
+            change = self._shadow.whole(change.columns)
+            found = written(change, self.manifest, {}, take)
+        free, end = block if block[0] < block[1] else (0, 0)
+        return change, found._replace(manifest=found.manifest._replace(free=free, end=end))
+
+    def accept(self, change: Change, now: Written) -> None:
+        """The change is written: it is the value now."""
+        self._shadow.accept(change)
+        self.manifest = now.manifest
+        if change.keeps:
+            self.counts.update(now.counts)
+        else:
+            self.counts = now.counts
+        self.version += 1

@@ -1,0 +1,40 @@
+"""From how a value is stored to the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint.incremental.compression import unsqueezed
+from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.incremental.segments import build
+from perdure.checkpoint.records import Entry, Record, WriteItem
+from perdure.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.serde.base import SerializerProtocol
+
+
+def value_of(item: Entry | WriteItem, values: Mapping[int, tuple[str, bytes]], serde: SerializerProtocol) -> Any:
+    """The value of an entry or a write.
+
+    Args:
+        item: how it is stored.
+        values: value rows, by number.
+        serde: how bytes become values.
+
+    Raises:
+        CorruptRecord: it is missing or damaged.
+        StateTypeError: a type in it is unknown here, or no longer fits.
+    """
+    packed: tuple[str, bytes] | None = item.packed
+    if packed is not None:
+        return serde.loads_typed(packed)
+    if isinstance(item.parts, Manifest):
+        return build(item.parts, values, serde)
+    if isinstance(item.parts, Record):
+        return {each.channel: value_of(each, values, serde) for each in item.parts.items}
+    packed = None if item.ref is None else values.get(item.ref)
+    if packed is None:
+        raise CorruptRecord(f"value {item.ref} is missing")
+    return serde.loads_typed(unsqueezed(packed))

@@ -1,0 +1,424 @@
+"""Turns values into rows for the books of one graph: small ones ride along, large ones get rows, lists, dicts and sets are stored by
+element, and nothing is stored twice that one commit, or the run so far, has stored already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from perdure.checkpoint.incremental.compression import squeezed
+from perdure.checkpoint.incremental.manifest import Manifest, Place, is_within, merged_spans, parts_of
+from perdure.checkpoint.incremental.outline import Outliner
+from perdure.checkpoint.incremental.segments import ALONE, cut, tag_of
+from perdure.checkpoint.incremental.shadow import Change, ElementEncoder, columns_of
+from perdure.checkpoint.incremental.tracker import Tracker, Written, written
+from perdure.checkpoint.records import INLINE_LIMIT, Entry, Packed, ValueRow
+from perdure.errors import NotStorable
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.numbering import Numbers
+    from perdure.checkpoint.serde.base import SerializerProtocol
+
+WHOLE_LIMIT = 1024
+"""Lists, dicts and sets up to this many encoded bytes are stored as one value: their parts are not worth rows of their own."""
+
+SCATTERED = 8
+"""What was written refers to the elements it became if these lie in at most so many parts."""
+
+REMEMBERED = 1024
+"""Digests of large values, and elements, that are remembered to be found again."""
+
+_KIND: Mapping[type, str] = {list: "list", dict: "dict", set: "set"}
+
+
+class Form(NamedTuple):
+    """How a value is stored: its bytes, the number of its row, or the parts that it is made of."""
+
+    packed: Packed | None
+    ref: int | None = None
+    parts: Manifest | None = None
+
+
+class Draft:
+    """A written value that waits to be stored: if its elements become elements of a channel, it refers to them.
+
+    Attributes:
+        owner: the row that it belongs to.
+        channel: where it was written to.
+        kind: list, dict or set.
+        data: the bytes of its elements; None where `change` says what it is.
+        change: what it makes of the value of its channel, which was `before` then.
+        form: how it is stored, when that is known; `put` is told.
+    """
+
+    __slots__ = ("before", "change", "channel", "counts", "data", "form", "kind", "owner", "put", "version")
+
+    def __init__(self, owner: Any, channel: str, kind: str) -> None:
+        self.owner = owner
+        self.channel = channel
+        self.kind = kind
+        self.data: list[bytes] | None = None
+        self.change: Change | None = None
+        self.before: Manifest | None = None
+        self.counts: dict[int, int] = {}
+        self.version = 0
+        self.form: Form | None = None
+        self.put: Callable[[Form], None] | None = None
+
+    def settle(self, form: Form) -> None:
+        """It is stored like this."""
+        self.form = form
+        if self.put is not None:
+            self.put(form)
+
+
+class Fresh(NamedTuple):
+    """Elements of a channel's value that this checkpoint adds: their bytes and places."""
+
+    kind: str
+    data: list[bytes]
+    places: list[Place]
+    counts: dict[int, int]
+    first: dict[bytes, int]
+
+
+class ValueWriter:
+    """The values of one graph's books.
+
+    Args:
+        numbers: the thread's.
+        serde: the serializer; it may learn more types while a run lasts.
+
+    Attributes:
+        rows: value rows to be committed.
+        drafts: written values whose form is not settled yet.
+
+    Between `begin` and `end` nothing is final; `undo` takes it back.
+    """
+
+    __slots__ = (
+        "_accepting",
+        "_attempt",
+        "_elements",
+        "_known",
+        "_new_drafts",
+        "_new_known",
+        "_numbers",
+        "_outliner",
+        "_serde",
+        "_stored",
+        "_trackers",
+        "drafts",
+        "rows",
+    )
+
+    def __init__(self, numbers: Numbers, serde: Callable[[], SerializerProtocol]) -> None:
+        self._numbers = numbers
+        self._serde = serde
+        self._outliner = Outliner(lambda cls: self._encoder().made_of(cls))
+        self._trackers: dict[str, Tracker] = {}
+        self._stored: dict[int, tuple[str, bytes]] = {}
+        self._known: dict[bytes, int] = {}
+        self._elements: dict[bytes, int] = {}
+        self.rows: list[ValueRow] = []
+        self.drafts: list[Draft] = []
+        self._attempt: list[ValueRow] = []
+        self._accepting: list[Callable[[], None]] = []
+        self._new_known: dict[bytes, int] = {}
+        self._new_drafts: list[Draft] = []
+
+    def remember(
+        self, entries: Mapping[str, Entry], values: Mapping[int, tuple[str, bytes]], elements: Mapping[str, Any]
+    ) -> None:
+        """Take in what was loaded.
+
+        Args:
+            entries: where each channel's value is.
+            values: the value rows.
+            elements: of channels whose value is stored by element: the value, or a set's members in their stored order.
+        """
+        refs = [entry.ref for entry in entries.values() if entry.ref is not None]
+        self._stored = {ref: values[ref] for ref in refs if ref in values}
+        if elements and is_incremental(self._serde()):
+            for key, value in elements.items():
+                manifest = entries[key].parts
+                if isinstance(manifest, Manifest):
+                    self._trackers[key] = Tracker.of_stored(manifest, values, value, self._encoder(), self._outliner)
+
+    # -- all or nothing ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin to stage something, forgetting what was not ended."""
+        if self._attempt or self._accepting or self._new_known or self._new_drafts:
+            self._attempt = []
+            self._accepting = []
+            self._new_known = {}
+            self._new_drafts = []
+
+    def end(self) -> None:
+        """What was staged since `begin` is to be committed."""
+        if not (self._attempt or self._accepting or self._new_known or self._new_drafts):
+            return
+        self.rows += self._attempt
+        self.drafts += self._new_drafts
+        if len(self._known) > REMEMBERED:
+            self._known.clear()
+        self._known.update(self._new_known)
+        for accept in self._accepting:
+            accept()
+        if self.drafts:
+            self.drafts = [draft for draft in self.drafts if draft.form is None]
+        self.begin()
+
+    def drop(self, owners: set[int], needed: Sequence[tuple[int, int]]) -> None:
+        """Forget staged rows that nobody needs, and drafts of rows that are gone.
+
+        Args:
+            owners: ids (of objects) of the rows that are kept.
+            needed: numbers of values that these refer to, as ranges.
+        """
+        self.drafts = [draft for draft in self.drafts if id(draft.owner) in owners]
+        before = [span for draft in self.drafts if draft.before is not None for span in draft.before.spans()]
+        spans = merged_spans([*needed, *before])
+        gone = {row.n for row in self.rows if not is_within(row.n, spans)}
+        self.rows = [row for row in self.rows if row.n not in gone]
+        self._known = {digest: n for digest, n in self._known.items() if n not in gone}
+        self._elements = {data: n for data, n in self._elements.items() if n not in gone}
+
+    def taken(self) -> list[ValueRow]:
+        """The rows to be committed now; every draft has got its form."""
+        for draft in self.drafts:
+            draft.settle(self._alone(draft))
+        self.drafts = []
+        rows, self.rows = self.rows, []
+        return rows
+
+    # -- values -----------------------------------------------------------------------------------------------------------
+
+    def whole(self, value: Any) -> Form:
+        """A value in one piece.
+
+        Raises:
+            NotStorable: it cannot be stored.
+        """
+        packed = Packed(*self._serde().dumps_typed(value))
+        return self._form(packed)
+
+    def inline(self, value: Any) -> Form | None:
+        """A value that is small enough to ride along; None if it is not.
+
+        Raises:
+            NotStorable: it cannot be stored.
+        """
+        packed = Packed(*self._serde().dumps_typed(value))
+        return Form(packed) if len(packed.data) <= INLINE_LIMIT else None
+
+    def _form(self, packed: Packed) -> Form:
+        data = packed.data
+        if data.__class__ is not bytes or len(data) <= INLINE_LIMIT:
+            return Form(packed)
+        digest = blake2b(data, digest_size=16, key=packed.tag.encode()[:64]).digest()
+        ref = self._known.get(digest) or self._new_known.get(digest)
+        if ref is None:
+            row = squeezed(packed)
+            ref = next((n for n, stored in self._stored.items() if stored == row), None)
+            if ref is None:
+                ref = self._numbers.take()
+                self._attempt.append(ValueRow(ref, row))
+            self._new_known[digest] = ref
+        return Form(None, ref)
+
+    def written(self, owner: Any, channel: str, value: Any) -> Form | Draft:
+        """A value that somebody wrote to a channel: its form, or a draft that will get one.
+
+        Raises:
+            NotStorable: it cannot be stored.
+        """
+        kind = _KIND.get(type(value))
+        if kind is None or not is_incremental(self._serde()):
+            return self.whole(value)
+        draft = Draft(owner, channel, kind)
+        tracker = self._trackers.get(channel)
+        if tracker is not None and tracker.manifest.kind == kind and len(value) * 2 >= tracker.manifest.count:
+            change = self._tried(tracker, value)
+            if change is not None and change.keeps:
+                draft.change, draft.before, draft.counts = change, tracker.manifest, tracker.counts
+                draft.version = tracker.version
+                self._new_drafts.append(draft)
+                return draft
+        packed = Packed(*self._serde().dumps_typed(value))
+        if len(packed.data) <= INLINE_LIMIT:
+            return Form(packed)
+        try:
+            draft.data = columns_of(value).encoded(self._encoder())
+        except NotStorable:
+            return self._form(packed)
+        if kind == "set":
+            draft.data.sort()
+        self._new_drafts.append(draft)
+        return draft
+
+    def channel(self, key: str, value: Any, *, go_on: bool, draft: Draft | None = None) -> tuple[Form, Fresh | None]:
+        """A channel's value.
+
+        Args:
+            key: the channel.
+            value: its value.
+            go_on: the checkpoint is made on the newest one, so that numbers kept for appending may be used.
+            draft: what was written, if it was this very value.
+
+        Returns:
+            Its form, and the elements that are new.
+
+        Raises:
+            NotStorable: it cannot be stored.
+        """
+        kind = _KIND.get(type(value))
+        tracker = self._trackers.get(key)
+        if kind is None or not is_incremental(self._serde()):
+            self.forget(key)
+            return self.whole(value), None
+        if tracker is not None and tracker.manifest.kind == kind:
+            if draft is not None and draft.change is not None and draft.version == tracker.version:
+                change: Change | None = draft.change
+                if draft.form is not None and draft.form.parts is not None and change is not None:
+                    return self._as_written(key, tracker, change, draft, draft.form.parts), None
+            else:
+                change = self._tried(tracker, value)
+            if change is not None and (change.keeps or sum(map(len, change.fresh)) > WHOLE_LIMIT):
+                return self._by_element(key, tracker, change, go_on=go_on)
+        packed = Packed(*self._serde().dumps_typed(value))
+        if len(packed.data) > WHOLE_LIMIT:
+            tracker = Tracker.new(kind, self._encoder(), self._outliner)
+            change = self._tried(tracker, value)
+            if change is not None:
+                return self._by_element(key, tracker, change, go_on=False)
+        self.forget(key)
+        return self._form(packed), None
+
+    def _tried(self, tracker: Tracker, value: Any) -> Change | None:
+        """What has become of a value; None if it cannot be stored by element, so that storing it as a whole says why."""
+        try:
+            return tracker.change_to(value)
+        except NotStorable:
+            return None
+
+    def _by_element(self, key: str, tracker: Tracker, change: Change, *, go_on: bool) -> tuple[Form, Fresh]:
+        change, now = tracker.write(change, self._numbers, self._elements, go_on=go_on)
+        self._attempt += now.rows
+        self._accept(key, tracker, change, now)
+        data = change.fresh
+        first: dict[bytes, int] = {}
+        for at, element in enumerate(data):
+            first.setdefault(element, at)
+        return Form(None, None, now.manifest), Fresh(tracker.manifest.kind, data, now.places, now.counts, first)
+
+    def _as_written(self, key: str, tracker: Tracker, change: Change, draft: Draft, manifest: Manifest) -> Form:
+        """What was written is stored already: the value is that."""
+        self._accept(key, tracker, change, Written(manifest, [], [], draft.counts))
+        return Form(None, None, manifest)
+
+    def _accept(self, key: str, tracker: Tracker, change: Change, now: Written) -> None:
+        def accept() -> None:
+            tracker.accept(change, now)
+            self._trackers[key] = tracker
+
+        self._accepting.append(accept)
+
+    def forget(self, key: str) -> None:
+        """A channel's value is no longer stored by element."""
+
+        def forget() -> None:
+            self._trackers.pop(key, None)
+
+        if key in self._trackers:
+            self._accepting.append(forget)
+
+    def closed(self) -> None:
+        """The checkpoint that is being staged is no child of the newest one: numbers kept for appending are another branch's."""
+
+        def close() -> None:
+            for tracker in self._trackers.values():
+                tracker.manifest = tracker.manifest.closed()
+
+        self._accepting.insert(0, close)
+
+    # -- what was written -------------------------------------------------------------------------------------------------
+
+    def matched(self, fresh: Mapping[str, Fresh]) -> None:
+        """Let written values refer to the elements that they have become."""
+        if not fresh:
+            return
+        cursors: dict[str, int] = {}
+        for draft in [*self.drafts, *self._new_drafts]:
+            new = fresh.get(draft.channel)
+            form = None
+            if new is not None and draft.data and new.kind == draft.kind:
+                at = _found(draft.data, new, cursors.get(draft.channel, 0))
+                if at is not None:
+                    cursors[draft.channel] = at + len(draft.data)
+                    parts = parts_of(new.places[at : at + len(draft.data)], new.counts)
+                    form = Form(None, None, Manifest(draft.kind, len(draft.data), tuple(parts)))
+                    form = form if len(parts) <= SCATTERED else None
+            if form is not None:
+                self._settling(draft, form)
+
+    def _settling(self, draft: Draft, form: Form) -> None:
+        def settle() -> None:
+            if draft.form is None:
+                draft.settle(form)
+
+        self._accepting.append(settle)
+
+    def settle(self, draft: Draft, form: Form) -> None:
+        """What was written has become a whole value: it is stored as that one is."""
+        if form.parts is not None:
+            form = Form(None, None, form.parts.closed())
+        self._settling(draft, form)
+
+    def _alone(self, draft: Draft) -> Form:
+        """The form of a written value that has not become elements of a channel."""
+        if draft.change is not None and draft.before is not None:
+            found = written(draft.change, draft.before, draft.counts, self._numbers.reserve)
+            self.rows += found.rows
+            draft.counts = found.counts
+            return Form(None, None, found.manifest)
+        data = draft.data or []
+        segments = cut(data)
+        first = self._numbers.reserve(len(segments))
+        for n, (count, joined) in enumerate(segments, first):
+            self.rows.append(ValueRow(n, squeezed(Packed(tag_of(count), joined))))
+            if count == 1 and len(joined) >= ALONE:
+                self._elements[joined] = n
+        if len(self._elements) > REMEMBERED:
+            self._elements.clear()
+        return Form(None, None, Manifest(draft.kind, len(data), ((first, first + len(segments) - 1),)))
+
+    def _encoder(self) -> ElementEncoder:
+        return cast(ElementEncoder, self._serde())
+
+
+def _found(data: list[bytes], new: Fresh, cursor: int) -> int | None:
+    """Where these elements stand among the new ones, one after the other; looked for from `cursor` on first."""
+    for at in (cursor, new.first.get(data[0])):
+        if at is not None and new.data[at : at + len(data)] == data:
+            return at
+    return None
+
+
+def is_incremental(serde: SerializerProtocol) -> bool:
+    """Whether a serializer can store elements one by one. One that changes how values are encoded must say so for elements as well."""
+    return _is_incremental(type(serde))
+
+
+@cache
+def _is_incremental(cls: type) -> bool:
+    if not hasattr(cls, "dumps_elements"):
+        return False
+    owners = [
+        next((c for c in cls.__mro__ if name in vars(c)), object) for name in ("dumps_elements", "dumps_typed", "loads_typed")
+    ]
+    return all(issubclass(owners[0], owner) for owner in owners[1:])

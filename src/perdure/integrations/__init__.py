@@ -1,0 +1,1 @@
+"""Where guests are met: the only rooms that import other frameworks."""
