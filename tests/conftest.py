@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from hypothesis import HealthCheck, settings
 
@@ -17,3 +18,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("nightly" if os.environ.get("PERDURE_NIGHTLY") == "1" else "default")
+
+if os.environ.get("PERDURE_NIGHTLY") == "1":
+    # Random graphs that no night has seen before. Workers inherit the seeds, so that all of them mean the same tests.
+    _first = int(time.time()) // 86_400 * 2_000
+    os.environ.setdefault("PERDURE_GRAPH_NIGHT", f"{_first}-{_first + 1_999}")
+
+
+def pytest_report_header() -> str:
+    """The seeds of the random graphs, so that a log tells what was run."""
+    night = os.environ.get("PERDURE_GRAPH_NIGHT")
+    return f"random graphs: seeds {os.environ.get('PERDURE_GRAPH_SEEDS') or '0-199'}" + (f", nightly {night}" if night else "")

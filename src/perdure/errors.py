@@ -392,6 +392,8 @@ class SuspendedInBlockingCode(PerdureError, RuntimeError):
 class InPlaceChangeWarning(UserWarning):
     """A node changed a value of the state in place and did not return it; the change was undone."""
 
+    code: ClassVar[str] = "IN_PLACE_CHANGE"
+
 
 class GraphBubbleUp(BaseException):
     """Base of the signals that pass through a node on their way to the runtime.

@@ -7,6 +7,7 @@ import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from perdure.bridge import run_blocking
@@ -228,16 +229,18 @@ class Case:
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
+    @cached_property
     def graph(self) -> Any:
+        """For looking at what is stored."""
         return build(self.plan, self.ledger.process()).compile(self.saver)
 
     @property
     def values(self) -> Any:
-        return self.graph().get_state(self.at()).values
+        return self.graph.get_state(self.at()).values
 
     @property
     def history(self) -> list[Any]:
-        return [brief(snapshot) for snapshot in self.graph().get_state_history(self.at())]
+        return [brief(snapshot) for snapshot in self.graph.get_state_history(self.at())]
 
     def check(self, straight: Straight) -> None:
         """It came to the same end, by the same steps, and did what it had to once."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from perdure.testing.random_nodes import Boom, Ledger, Noted, Process, answer_to, build, first_input
 
@@ -32,8 +31,8 @@ __all__ = [
 ]
 
 NAMES = "abcdefgh"
-HEAVIEST = 24
-"""A graph that runs about more tasks than this is drawn again: it would show nothing that two smaller ones do not."""
+HEAVIEST = 14
+"""A graph that weighs more than this is drawn again unless heavier ones are asked for; it grows with the tasks that a graph runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +143,18 @@ class GraphPlan:
         return "\n".join(_described(self, ""))
 
 
-def random_graph(seed: int, *, depth: int = 2) -> GraphPlan:
+def random_graph(seed: int, *, depth: int = 2, heaviest: float = HEAVIEST) -> GraphPlan:
     """The graph of a seed.
 
     Args:
         seed: which.
         depth: how deep subgraphs may be nested.
+        heaviest: how large it may be: about so many tasks, pauses counting three times.
     """
     rng = random.Random(seed)
     while True:
         plan = _Drawing(rng, seed, depth, is_root=True).graph()
-        if _weight(plan) <= HEAVIEST:
+        if _weight(plan) <= heaviest:
             return _choosing_at_once(plan) if plan.fails else plan
 
 
@@ -182,7 +182,8 @@ def _weight(plan: GraphPlan) -> float:
             weight += own * max(node.calls, 1) * _weight(node.child)
             if node.child.nodes[0].up:
                 turns[node.child.nodes[0].up] = turns.get(node.child.nodes[0].up, 0.0) + own
-        weight += own * (1 + node.asks + node.steps * (1 + node.steps_ask))
+        pauses = node.asks + node.steps * node.steps_ask + (0 if node.retried else node.fails)
+        weight += own * (1 + node.steps + 3 * pauses)
     return weight
 
 
@@ -212,6 +213,8 @@ class _Drawing:
         for at in range(count):
             if at + 1 < count and self.maybe(0.15):
                 self._edge(NAMES[at], NAMES[rng.randrange(at + 1, count)])
+            if at + 1 < count and self.maybe(0.6):
+                self._go_up(at, NAMES[rng.randrange(at + 1, count)])
         if self.maybe(0.35):
             self._loop()
         self._forget()
@@ -256,12 +259,8 @@ class _Drawing:
         if at == 0 or self.maybe(0.15):
             self.starts.append(name)
             return
-        how: Literal["edge", "join", "goto", "send", "route"] = rng.choices(
-            ("edge", "join", "goto", "send", "route"), (5, 3, 2, 3, 2)
-        )[0]
+        how = rng.choices(("edge", "join", "goto", "send", "route"), (5, 3, 2, 3, 2))[0]
         source = rng.randrange(at)
-        if how == "goto" and self._goes_up(source, name):
-            return
         if how in {"goto", "send"} and (self.nodes[source].child is not None or self.nodes[source].handled):
             how = "edge"
         if how == "join":
@@ -291,14 +290,13 @@ class _Drawing:
             for node in self.nodes
         ]
 
-    def _goes_up(self, source: int, name: str) -> bool:
-        """Whether the node there is a subgraph of one function; that now goes to `name` by a command for the graph around."""
+    def _go_up(self, source: int, name: str) -> None:
+        """If the node there is a subgraph of one function, that goes to `name` by a command for the graph around."""
         child = self.nodes[source].child
         if child is None or self.nodes[source].calls or len(child.nodes) > 1 or child.nodes[0].child or child.nodes[0].handled:
-            return False
+            return
         inner = replace(child, nodes=(replace(child.nodes[0], up=name, goto=(), sends=()),))
         self.nodes[source] = replace(self.nodes[source], child=inner)
-        return True
 
     def _edge(self, source: str, target: str) -> None:
         if (source, target) not in self.edges:

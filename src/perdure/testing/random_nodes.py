@@ -269,7 +269,7 @@ class _Actor:
         self.where = where
         self.process = process
         self.child = child
-        self.step = _step_of(plan, process)
+        self.step: Any = _step_of(plan, process) if plan.steps else None
 
     def _enter(self, state: Mapping[str, Any]) -> str:
         turn = state.get("seen", {}).get(self.plan.name, 0)
