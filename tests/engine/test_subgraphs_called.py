@@ -112,7 +112,9 @@ def test_graphs_in_a_dict_are_found(colour: Colour, memory: InMemorySaver) -> No
 
 
 def test_by_send_each_has_its_own_place(colour: Colour, memory: InMemorySaver) -> None:
-    inner = StateGraph(Log).add_node("ask", colour.node(lambda state: {"log": [interrupt(state["log"][0])]})).add_edge(START, "ask")
+    inner = (
+        StateGraph(Log).add_node("ask", colour.node(lambda state: {"log": [interrupt(state["log"][0])]})).add_edge(START, "ask")
+    )
     builder = StateGraph(Log).add_node("sub", inner.compile())
     builder.add_conditional_edges(START, lambda _: [Send("sub", {"log": [word]}) for word in "xyz"], ["sub"])
     graph = builder.compile(memory)
@@ -201,7 +203,9 @@ def test_one_that_keeps_nothing_may_ask_twice(colour: Colour, memory: InMemorySa
         assert {each.config["configurable"]["checkpoint_ns"] for each in memory.list(thread(name))} == {""}
 
 
-def test_the_questions_of_one_that_keeps_nothing_have_the_same_ids_at_each_attempt(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_questions_of_one_that_keeps_nothing_have_the_same_ids_at_each_attempt(
+    colour: Colour, memory: InMemorySaver
+) -> None:
     inner = asking(colour, checkpointer=False)
     other = StateGraph(Log).add_node("other", colour.node(lambda _: {"log": [interrupt("other?")]})).add_edge(START, "other")
     builder = StateGraph(Log).add_node("sub", inner).add_node("other", other.compile())
@@ -280,7 +284,11 @@ def test_an_unknown_durability_of_a_called_graph_is_an_error(colour: Colour, mem
 
 
 def test_a_node_may_translate_between_two_schemas(colour: Colour, memory: InMemorySaver) -> None:
-    words = StateGraph(Word).add_node("w", colour.node(lambda state: {"word": state["word"] + interrupt("more?")})).add_edge(START, "w")
+    words = (
+        StateGraph(Word)
+        .add_node("w", colour.node(lambda state: {"word": state["word"] + interrupt("more?")}))
+        .add_edge(START, "w")
+    )
     inner = words.compile()
 
     def node(state: Log) -> Any:

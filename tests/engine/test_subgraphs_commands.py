@@ -67,7 +67,9 @@ def test_sends_to_nodes_of_the_parent(colour: Colour, saver: Any) -> None:
 
 def test_two_levels_up_by_the_name_of_the_graph(colour: Colour, saver: Any) -> None:
     inner = commanding(colour, Command(graph="top", update={"log": ["up"]}, goto="target"))
-    middle = StateGraph(Log).add_node("sub", inner).add_node("no", colour.says("no")).add_edge(START, "sub").add_edge("sub", "no")
+    middle = (
+        StateGraph(Log).add_node("sub", inner).add_node("no", colour.says("no")).add_edge(START, "sub").add_edge("sub", "no")
+    )
     graph = parent(colour, middle.compile(name="middle")).compile(saver, name="top")
     assert colour.invoke(graph, {"log": []}, thread())["log"] == ["up", "target"]
 
@@ -75,7 +77,9 @@ def test_two_levels_up_by_the_name_of_the_graph(colour: Colour, saver: Any) -> N
 def test_one_level_at_a_time(colour: Colour, saver: Any) -> None:
     inner = commanding(colour, Command(graph=Command.PARENT, update={"log": ["one"]}, goto="again"))
     middle = StateGraph(Log).add_node("sub", inner).add_edge(START, "sub")
-    middle.add_node("again", colour.node(lambda state: Command(graph=Command.PARENT, update={"log": state["log"]}, goto="target")))
+    middle.add_node(
+        "again", colour.node(lambda state: Command(graph=Command.PARENT, update={"log": state["log"]}, goto="target"))
+    )
     graph = parent(colour, middle.compile()).compile(saver)
     assert colour.invoke(graph, {"log": []}, thread())["log"] == ["one", "target"]
 
@@ -126,7 +130,9 @@ def test_a_command_beside_a_sibling_of_the_subgraph(colour: Colour, saver: Any) 
 
 
 def test_a_command_after_a_question(colour: Colour, memory: InMemorySaver) -> None:
-    inner = commanding(colour, lambda: Command(graph=Command.PARENT, update={"log": [interrupt("?")]}, goto="target"), before=True)
+    inner = commanding(
+        colour, lambda: Command(graph=Command.PARENT, update={"log": [interrupt("?")]}, goto="target"), before=True
+    )
     graph = parent(colour, inner).compile(memory)
     assert colour.invoke(graph, {"log": []}, thread())["__interrupt__"]
     assert colour.invoke(graph, Command(resume="yes"), thread())["log"] == ["yes", "target"]
