@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from perdure.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
-from perdure.errors import CorruptRecord, NotStorable, SaveFailed
+from perdure.errors import CorruptRecord, InvalidConfig, NotStorable, SaveFailed
 from perdure.graph import START, StateGraph
 from perdure.ids import checkpoint_id
 from perdure.testing.saver_suite import GraphSuite, PublicSuite, ThirdPartySuite, TravelSuite
@@ -354,3 +354,16 @@ def test_a_saver_that_lacks_a_method_says_which():
 def test_the_third_party_suite_is_the_public_part_and_graphs():
     assert issubclass(ThirdPartySuite, PublicSuite)
     assert issubclass(ThirdPartySuite, GraphSuite)
+
+
+def test_P25_it_has_no_place_for_names_of_branches():
+    graph = everything(Counter()).compile(checkpointer=SyncSaver())
+    finished(graph)
+    with pytest.raises(InvalidConfig, match="SyncSaver has the seeds' four methods only"):
+        graph.name_branch(CONFIG, "main")
+    with pytest.raises(InvalidConfig, match="SyncSaver"):
+        graph.get_state({"configurable": {"thread_id": "t", "branch": "main"}})
+    assert graph.branches(CONFIG) == {}
+    history = [*graph.get_state_history(CONFIG)]
+    assert graph.get_children(history[1].config) == [history[0].config]
+    assert "log" in graph.diff(history[-1].config, CONFIG)

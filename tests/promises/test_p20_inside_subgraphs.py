@@ -282,3 +282,52 @@ def test_P20_what_a_subgraph_remembers_is_edited_between_two_calls(way: Way, sav
     again = way.edit(graph, edited, {"n": 1000})
     assert way.state(graph, again).values == {"n": first.values["n"] + 1100}
     assert way.state(graph, on(checkpoint_ns=space)).config == again
+
+
+def test_P20_a_bare_answer_at_a_subgraphs_checkpoint_is_for_its_question(way: Way, saver: Saver):
+    graph = side_by_side(Log, a=reviewed(Ran(way)), b=reviewed(Ran(way))).compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    inside = {each.name: each.state for each in way.state(graph, on(), subgraphs=True).tasks}
+    out = way.invoke(graph, Command(resume="B"), inside["b"].config)
+    assert len(out["__interrupt__"]) == 1
+    assert way.invoke(graph, Command(resume="A"), inside["a"].config)["log"] == ["a", "b", "c", "A", "a", "b", "c", "B"]
+
+
+def test_P20_what_was_remembered_is_run_from_where_it_was(way: Way, saver: Saver):
+    inner = side_by_side(Number, inc=way.node(lambda _: {"n": 1})).compile(checkpointer=True)
+    middle = in_a_row(Number, ("sub", inner), ("more", way.node(lambda _: {"n": 10}))).compile(checkpointer=True)
+    graph = side_by_side(Number, sub=middle).compile(checkpointer=saver)
+    for _ in range(2):
+        way.invoke(graph, {"n": 0}, on())
+    edited = way.edit(graph, on(checkpoint_ns="sub|sub"), {"n": 100})
+    made = len(way.history(graph, on()))
+    before = way.state(graph, on()).values
+    assert way.invoke(graph, None, edited) == before, "nothing is left to run there"
+    assert len(way.history(graph, on())) == made + 1, "as for any finished checkpoint"
+    for at in way.history(graph, on(checkpoint_ns="sub|sub")):
+        way.invoke(graph, None, at.config)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_P20_whatever_the_durability_of_the_run_that_goes_back(way: Way, saver: Saver, durability: Any):
+    ran = Ran(way)
+    graph = around(reviewed(ran), saver, levels=2)
+    way.invoke(graph, {"log": []}, on())
+    at = before(way, graph, innermost(way, graph).config, "c")
+    ran.take()
+    assert way.invoke(graph, None, at.config, durability=durability)["__interrupt__"]
+    assert ran.take() == ["c", "review"]
+    assert way.invoke(graph, Command(resume="yes"), on(), durability=durability)["log"] == ["a", "b", "c", "yes"]
+    assert ran.take() == ["review"]
+
+
+def test_P20_a_stream_from_inside(way: Way, saver: Saver):
+    graph = around(reviewed(Ran(way)), saver)
+    way.invoke(graph, {"log": []}, on())
+    at = before(way, graph, innermost(way, graph).config, "c")
+    found = way.stream(graph, None, at.config, subgraphs=True)
+    assert [(len(space), [*payload]) for space, payload in found] == [
+        (1, ["c"]),
+        (1, ["__interrupt__"]),
+        (0, ["__interrupt__"]),
+    ]

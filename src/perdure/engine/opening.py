@@ -123,17 +123,11 @@ async def load(access: Access, run: Run, given: Any) -> tuple[Loaded, Inside | N
                 checkpoint=wanted,
             )
         place = await locate(access, namespace, wanted)
-        if place.is_now and None in place.links:
+        if place.is_now and None in place.links:  # and what made it, to the task that did
             place = await locate(access, namespace, wanted, now=False)
-        inside = place.inside
-        if inside is not None and None in place.links:
-            raise InvalidConfig(
-                f"checkpoint {wanted!r} is what subgraph {namespace!r} remembered between two calls: nothing can run from there. Address "
-                "the checkpoint of the graph around it",
-                thread=access.thread,
-                checkpoint=wanted,
-            )
-        return (place.root, None, None) if place.waits else (place.root, inside, place.target)
+        # What is remembered between two calls belongs to the checkpoint that remembers it: the run goes on there.
+        target = None if None in place.links else place.target
+        return place.root, None if place.waits else place.inside, target
     loaded = await access.records.load(access.thread, ROOT_NS, wanted)
     if wanted is not None and loaded.row is None:
         raise UnknownCheckpoint(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.checkpoint.records import RESULT, ROOT_NS, BranchName, ChildRow, Loaded
 from perdure.constants import NS_END, NS_SEP
 from perdure.engine.forking import Inside
-from perdure.engine.frontier import expanded
+from perdure.engine.frontier import indexes
 from perdure.engine.known_calls import top_of
 from perdure.errors import UnknownCheckpoint
 
@@ -128,9 +128,11 @@ def is_open(at: Loaded, child: ChildRow) -> bool:
     """Whether the task that a pointer is of is among those that a checkpoint leads to."""
     row = at.row
     top = top_of(child.path).lstrip("!")
+    sent = int(top[1:]) if top.startswith("#") else None
     tasks = () if row is None else (*row.frontier, *row.deferred)
     return any(
-        task.origin == child.origin and (task.path == top or (task.path[0] == "#" and top in expanded(task.path)))
+        task.origin == child.origin
+        and (task.path == top or (sent is not None and task.path[0] == "#" and sent in indexes(task.path)))
         for task in tasks
     )
 

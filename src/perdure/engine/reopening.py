@@ -49,6 +49,9 @@ async def go_on(
     # A checkpoint that the thread has left behind shows the question it waited for; it may be answered anew, in a branch (P19).
     tip_asks = is_tip and inside is None
     asked = decide.open_questions(restored, run.answers) if tip_asks else decide.shown_questions(at or restored)
+    if tip_asks and at is not None:
+        own = {pause.id for pause in decide.shown_questions(at)}
+        asked = [pause for pause in asked if pause.id in own]
     given: dict[str, Any] = {}
     expired = decide.expired(asked) if tip_asks and not is_child else {}
     if command is not None and command.resume is not NO_ANSWER:

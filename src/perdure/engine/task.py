@@ -284,7 +284,8 @@ class Task:
             "langgraph_checkpoint_ns": self.namespace,
         }
         configurable = {**given.get(CONF, {}), "checkpoint_ns": run.namespace}
-        configurable.pop("checkpoint_id", None)
+        for address in ("checkpoint_id", "branch"):  # where the run began: a node that passes its config on does not mean that
+            configurable.pop(address, None)
         config: RunnableConfig = {**given, "metadata": metadata, CONF: configurable, "run_name": self.node.name}
         return config
 
