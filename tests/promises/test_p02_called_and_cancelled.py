@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.backends.sqlite.connections import SharedSqlite, open_sqlite
+from perdure.checkpoint.records import RESULT
 from perdure.checkpoint.saver import Saver
+from perdure.errors import SaveFailed
 from perdure.func import task
 from perdure.graph import START, StateGraph
 from perdure.types import Command, RetryPolicy, interrupt
@@ -66,6 +69,48 @@ def test_P6_a_subgraph_that_has_ended_is_kept_when_its_node_pauses(saver: Saver,
     assert way.invoke(graph, Command(resume="yes"), on(), durability=durability) == {"log": ["first", "yes"]}
     assert ledger.ran == ["first", "second", "second"]
     assert orphans(saver) == []
+
+
+def test_P2_a_handlers_result_is_stored_with_the_failure_that_it_handled(saver: Saver, way: Way):
+    """Killed after the handler's result was stored and before the super-step was: neither node nor handler runs again."""
+    ran: list[str] = []
+    gone = threading.Event()
+
+    def fails(state: Any) -> Any:
+        ran.append("fails")
+        raise ConnectionError
+
+    def first(state: Any) -> Any:
+        ran.append("first")
+        return {"log": ["first"]}
+
+    def second(state: Any) -> Any:
+        for _ in range(4_000):
+            if gone.is_set() or "!a" in kinds_of(saver, RESULT):
+                break
+            time.sleep(0.005)
+        return {"log": ["second"]}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
+    builder.add_node("a", way.node(fails), error_handler=way.node(first))
+    builder.add_node("b", way.node(fails), error_handler=second)
+    builder.add_edge(START, "a").add_edge(START, "b")
+    graph = builder.compile(checkpointer=saver)
+    watch = Watch(saver)
+
+    def dies(number: int, commit: Any) -> BaseException | None:
+        stored = any(write.path == "!a" for each in watch.commits[:-1] for write in each.writes)
+        return OSError("gone") if stored and not gone.is_set() else None
+
+    for records in (saver.blocking(), saver.suspending()):
+        records._fails = dies  # type: ignore[attr-defined]
+    with pytest.raises(SaveFailed):
+        way.invoke(graph, {"log": []}, on())
+    gone.set()
+    assert kinds_of(saver, RESULT) == ["!a"]
+    ran.clear()
+    assert way.invoke(graph, None, on()) == {"log": ["first", "second"]}
+    assert ran == ["fails"], "only b's"
 
 
 def test_P5_an_async_node_that_ends_while_it_is_stopped_has_ended(saver: Saver):

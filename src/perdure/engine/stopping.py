@@ -26,6 +26,10 @@ def stage_result(run: Run, task: Task) -> None:
     try:
         _check_alone(run, task)
         journal.result(task)
+        if task.failed is not None and not task.failed.recorded:
+            # A handler's result without the failure that it handled would be found by nobody.
+            journal.error(task.failed)
+            task.failed.recorded = True
     except Exception as error:  # noqa: BLE001 - whatever the serializer raises belongs to this task
         fail(task, error)
 
