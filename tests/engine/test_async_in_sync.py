@@ -10,7 +10,8 @@ import pytest
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.errors import NodeCancelledError
+from perdure.errors import NodeCancelledError, SaveFailed
+from perdure.testing.faults import FailingRecords, with_records
 from perdure.types import Command, interrupt
 from tests.engine.colours import Colour, Log, thread
 
@@ -135,16 +136,45 @@ def test_a_node_that_cancels_itself_is_a_failure_not_a_cancelled_run(saver: Any)
 
 
 def test_threads_and_loops_end_with_the_run() -> None:
+    others = set(threading.enumerate())
     graph = StateGraph(Log)
     for name in "abcd":
         graph.add_node(name, MIXED.says(name)).add_edge(START, name)
     compiled = graph.compile()
     for _ in range(3):
         compiled.invoke({"log": []})
+    assert left_beside(others) == []
 
-    def ours() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name in ("perdure-node", "perdure-loop")]
 
-    for each in ours():
+def test_threads_and_loops_end_with_a_run_whose_last_save_fails() -> None:
+    """It was left while a save was under way, and giving the thread back is what learns that it failed."""
+    others = set(threading.enumerate())
+    under_way, left = threading.Event(), threading.Event()
+
+    def slow(commit: Any) -> None:
+        if commit.lease == "keep":
+            under_way.set()
+            left.wait(10)
+
+    saver = with_records(
+        InMemorySaver(), lambda records: FailingRecords(records, fail_on=lambda commit: commit.lease == "keep", before=slow)
+    )
+    graph = StateGraph(Log)
+    for name in "abc":
+        graph.add_node(name, MIXED.says(name))
+    graph.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c")
+    updates = graph.compile(saver).stream({"log": []}, thread(), stream_mode="updates", durability="async")
+    next(updates)
+    assert under_way.wait(10)
+    threading.Timer(0.05, left.set).start()
+    with pytest.raises(SaveFailed):
+        updates.close()
+    assert left_beside(others) == []
+
+
+def left_beside(others: set[threading.Thread]) -> list[threading.Thread]:
+    """Our threads that still live a moment later, but for those that were there before."""
+    ours = [each for each in set(threading.enumerate()) - others if each.name in ("perdure-node", "perdure-loop")]
+    for each in ours:
         each.join(5)
-    assert ours() == []
+    return [each for each in ours if each.is_alive()]

@@ -36,10 +36,12 @@ async def root(run: Run, given: Any, access: Access | None, wait: float | None) 
         failed = True
         raise
     finally:
-        if run.journal is not None:
-            # Still held where the run did not come to its end. If its listener left, or it was cancelled, nothing is wrong with it.
-            await run.journal.session.let_go("error" if failed else "interrupted" if run.outcome != "done" else "idle")
-        await run.runner.close()
+        try:
+            if run.journal is not None:
+                # Still held where the run did not come to its end. If its listener left, or it was cancelled, nothing is wrong with it.
+                await run.journal.session.let_go("error" if failed else "interrupted" if run.outcome != "done" else "idle")
+        finally:
+            await run.runner.close()
 
 
 async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any, durability: Durability | None = None) -> Batches:
@@ -62,11 +64,13 @@ async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any, durabil
         child.remember(run)
         raise
     finally:
-        if steps is not None:
-            await steps.aclose()
-            child.keep_place(run)
-        await run.runner.close()
-        flight.rest()
+        try:
+            if steps is not None:
+                await steps.aclose()
+                child.keep_place(run)
+        finally:
+            await run.runner.close()
+            flight.rest()
 
 
 async def told(run: Run, events: Batches, want: Wanted, printed: Wanted, shapes: Shapes) -> AsyncGenerator[Any, None]:
