@@ -1,4 +1,4 @@
-"""Random graphs, run in every way that must make no difference: killed between any two commits, answered in any order, branched off."""
+"""Random graphs, run in every way that must make no difference: killed between commits, answered in any order, branched off."""
 
 from __future__ import annotations
 

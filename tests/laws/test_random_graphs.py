@@ -1,7 +1,7 @@
 """Laws of durability, on random graphs: whatever happens to a run, it comes to the end of the run to which nothing happened.
 
-Each graph is run straight through, and again with a crash between any two commits, a pause answered in other orders, and a branch off
-every checkpoint; with every durability, in every colour. To run one seed again, thoroughly:
+Each graph is run straight through, and again with a crash between any two commits, with its pauses answered in other orders,
+and with a branch off every checkpoint; with every durability, in every colour. To run one seed again, thoroughly:
 
     PERDURE_GRAPH_SEEDS=17 make test ARGS="tests/laws/test_random_graphs.py"
 """

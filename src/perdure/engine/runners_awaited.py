@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -161,7 +162,11 @@ async def store_from_loop(call: CallTask, session: Session) -> None:
     try:
         await asyncio.shield(storing)
     except asyncio.CancelledError:
-        await asyncio.wait({storing}, timeout=CANCEL_GRACE)
+        # Whoever stops a step may do so more than once: its node, and then what waits for the node's steps.
+        late = storing.get_loop().time() + CANCEL_GRACE
+        while not storing.done() and (left := late - storing.get_loop().time()) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({storing}, timeout=left)
         if storing.done() and not storing.cancelled():
             storing.exception()  # whoever cancelled does not ask for it
         raise

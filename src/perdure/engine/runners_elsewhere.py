@@ -16,8 +16,8 @@ from perdure.engine.runners_held import wake
 
 
 class Elsewhere:
-    """A coroutine on the loop of another thread. `run_coroutine_threadsafe` would call it cancelled while it still runs: what it did in
-    its last moments would be done again, or after the run around has ended.
+    """A coroutine on the loop of another thread. `run_coroutine_threadsafe` would call it cancelled while it still runs: what
+    it did in its last moments would be done again, or after the run around has ended.
 
     Attributes:
         ended: its result.

@@ -5,6 +5,7 @@
 * `perdure.testing.strict.StrictMemorySaver`: a memory saver that refuses what a database would only keep silent about.
 * `perdure.testing.faults`: saves that fail, fail late, or wait, at the commits you choose.
 * `perdure.testing.counting`: how often a call goes to the database.
+* `perdure.testing.random_graphs`: graphs drawn from a seed, whose nodes tell what they did.
 * `perdure.testing.clock.ManualClock`: time that stands still until it is told to move.
 
 Only `saver_suite` imports pytest.

@@ -4,8 +4,8 @@
     ledger = Ledger()
     graph = build(plan, ledger.process()).compile(InMemorySaver())
 
-Every graph ends, and what it does depends on nothing but its input and the answers it gets. The same seed draws the same graph, in
-every process and on every version of Python. `perdure.testing.random_nodes` builds what is drawn here.
+Every graph ends, and what it does depends on nothing but its input and the answers it gets. The same seed draws the same graph,
+in every process and on every version of Python. `perdure.testing.random_nodes` builds what is drawn here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 NAMES = "abcdefgh"
 HEAVIEST = 14
-"""A graph that weighs more than this is drawn again unless heavier ones are asked for; it grows with the tasks that a graph runs."""
+"""A graph that weighs more than this is drawn again, unless heavier ones are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ def random_graph(seed: int, *, depth: int = 2, heaviest: float = HEAVIEST) -> Gr
 
 
 def _choosing_at_once(plan: GraphPlan) -> GraphPlan:
-    """The graph with sync functions in its conditional edges: an async one may be stopped because another node has failed, and its
-    node, which has not finished before its way is chosen, then runs again.
+    """The graph with sync functions in its conditional edges: an async one may be stopped when another node has failed, and then
+    its node, which has not finished before its way is chosen, runs again.
     """
     nodes = (replace(each, child=_choosing_at_once(each.child)) if each.child is not None else each for each in plan.nodes)
     routes = {source: replace(route, is_async=False) for source, route in plan.routes.items()}

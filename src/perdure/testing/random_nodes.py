@@ -292,7 +292,8 @@ class _Actor:
         if plan.steps:
             started = [self.step(label, at) for at in range(plan.steps)]
             for future in started:
-                told.append((yield _Waiting(future.result, functools.partial(_itself, future))))  # noqa: PERF401 - a comprehension cannot yield
+                result = yield _Waiting(future.result, functools.partial(_itself, future))
+                told.append(result)
         told += [interrupt(f"{label}?{at}") for at in range(plan.asks)]
         for at in range(plan.calls):
             given = {"tag": f"{label}/{at}", "marks": set(state.get("marks", ()))}
