@@ -7,6 +7,7 @@ one lock, so both see one database, in memory too, and a renewal never waits beh
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _FORK_PATIENCE = 10.0
 """Seconds that a fork waits for a script to end."""
 
 _SQLITE_BUSY = 5
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 class SqlitePort(Protocol):
@@ -159,9 +162,14 @@ class SharedSqlite:
             except sqlite3.Error as error:
                 # Switching a new file to WAL does not wait for other processes that do the same, whatever the busy timeout.
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF != _SQLITE_BUSY or time.monotonic() >= deadline:
-                    error.add_note(f"while opening the database {self.name}")
+                    error.add_note(f"while opening the database {self.name}{self._no_folder()}")
                     raise
             time.sleep(0.005)
+
+    def _no_folder(self) -> str:
+        if self._in_memory or self.name.startswith("file:") or Path(self.name).parent.is_dir():
+            return ""
+        return ": its folder does not exist, and a saver makes none"
 
     def _connect(self) -> Database:
         import sqlite3
@@ -309,6 +317,25 @@ async def _ended(future: Future[Any]) -> None:
     await done
 
 
+def is_of_one_thread(connection: sqlite3.Connection) -> bool:
+    """Whether other threads may not use the connection, which it tells by refusing them only."""
+    import sqlite3
+
+    refused = False
+
+    def look() -> None:
+        nonlocal refused
+        try:
+            connection.execute("SELECT 1").close()
+        except sqlite3.ProgrammingError:
+            refused = True
+
+    thread = threading.Thread(target=look, name="perdure-sqlite-look")
+    thread.start()
+    thread.join()
+    return refused
+
+
 def _target(path: str | Path) -> tuple[str, bool, bool]:
     """What to connect to, whether it is in memory, and whether it may be written to."""
     text: str | bytes = os.fspath(path)
@@ -317,6 +344,12 @@ def _target(path: str | Path) -> tuple[str, bool, bool]:
     if text == ":memory:":
         return text, True, True
     if not text.startswith("file:"):
+        if url := _URL.match(text):
+            # Only the scheme is shown: what follows may hold a password.
+            raise ValueError(
+                f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI; for sqlite:///path.db use "
+                "SqliteSaver.from_conn_string(url) or open_saver(url)"
+            )
         # Absolute, because it is opened later, and again after a fork, when the working directory may be another.
         return os.path.abspath(text), False, True
     file, mark, query = text[5:].partition("?")

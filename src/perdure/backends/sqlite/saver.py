@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from perdure.backends.sqlite.connections import BUSY_TIMEOUT, open_sqlite
+from perdure.backends.sqlite.connections import BUSY_TIMEOUT, is_of_one_thread, open_sqlite
 from perdure.backends.sqlite.records import SqliteRecords
 from perdure.checkpoint.saver import Saver
 
@@ -33,8 +33,8 @@ class SqliteSaver(Saver):
         options: `lease_seconds`, `persist`, `clock`; see `perdure.checkpoint.saver.Saver`.
 
     Raises:
-        TypeError: `conn` is neither a path nor a connection, or a connection to a database in memory.
-        ValueError: an option has no such choice.
+        TypeError: `conn` is neither a path nor a sqlite3 connection, or one to a database in memory that other threads may not use.
+        ValueError: it is a URL other than `file:`, or an option has no such choice.
     """
 
     def __init__(
@@ -80,18 +80,27 @@ def path_of_url(text: str) -> str:
 def _path(conn: Any) -> str | Path:
     if isinstance(conn, (str, Path)):
         return conn
-    if not hasattr(conn, "execute"):
+    import sqlite3
+
+    if not isinstance(conn, sqlite3.Connection):
+        kind = type(conn)
         raise TypeError(
-            f"SqliteSaver needs a path or a sqlite3 connection, got {type(conn).__name__}; for example SqliteSaver('app.db')"
+            f"SqliteSaver needs a path or a sqlite3 connection, got {kind.__module__}.{kind.__qualname__}; for example "
+            "SqliteSaver('app.db'), which serves async code too"
         )
     path = _main_file(conn)
     if path:
         return path
+    if is_of_one_thread(conn):
+        raise TypeError(
+            "a database in memory that is given to SqliteSaver has to be connected to with check_same_thread=False; simpler is "
+            "SqliteSaver(':memory:')"
+        )
     # A database in memory belongs to its connection: another one cannot see it, so the saver gets one of its own.
     return ":memory:"
 
 
-def _main_file(conn: Any) -> str:
+def _main_file(conn: sqlite3.Connection) -> str:
     import sqlite3
 
     try:
