@@ -7,6 +7,7 @@ from contextvars import copy_context
 from typing import Any
 
 from perdure.errors import InvalidConfig
+from perdure.runtime.config import checked
 
 
 def _configs(inputs: Sequence[Any], config: Any) -> list[Any]:
@@ -20,7 +21,7 @@ def _configs(inputs: Sequence[Any], config: Any) -> list[Any]:
 
 
 def _limit(configs: Sequence[Any]) -> int | None:
-    return (configs[0] or {}).get("max_concurrency") if configs else None
+    return checked(configs[0]).get("max_concurrency") if configs else None
 
 
 def run_batch(
@@ -29,7 +30,7 @@ def run_batch(
     """Call `invoke` for each input, on threads.
 
     Raises:
-        InvalidConfig: the configs do not match the inputs.
+        InvalidConfig: the configs do not match the inputs, or the first is none.
         Exception: the first failure, unless they are to be returned.
     """
     from concurrent.futures import ThreadPoolExecutor
@@ -62,7 +63,7 @@ async def arun_batch(
     """Call `ainvoke` for each input, as tasks.
 
     Raises:
-        InvalidConfig: the configs do not match the inputs.
+        InvalidConfig: the configs do not match the inputs, or the first is none.
         Exception: the first failure, unless they are to be returned.
     """
     import asyncio

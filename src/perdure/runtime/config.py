@@ -47,9 +47,10 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
                 "belong into config['configurable'] or config['metadata']",
                 key=str(key),
             )
-    limit = config.get("recursion_limit")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise InvalidConfig(f"recursion_limit must be at least 1, got {limit!r}", key="recursion_limit")
+    for key in ("recursion_limit", "max_concurrency"):
+        limit = config.get(key)
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise InvalidConfig(f"{key} must be at least 1, got {limit!r}", key=key)
     if not isinstance(config.get(CONF, {}), Mapping):
         raise InvalidConfig("config['configurable'] must be a dict", key=CONF)
     return dict(config)  # type: ignore[return-value]
