@@ -34,6 +34,9 @@ def test_one_step_more_is_an_error_that_says_how_to_go_on(colour: Colour, saver:
     with pytest.raises(GraphRecursionError, match="Recursion limit of 3 reached without hitting a stop condition") as caught:
         colour.invoke(loop(colour, 4).compile(saver), {"log": []}, limited(3))
     assert "recursion_limit" in str(caught.value)
+    assert ("invoke(None, config)" in str(caught.value)) == (saver is not None), (
+        "there is something to go on with only if it is saved"
+    )
     assert isinstance(caught.value, RecursionError)
     assert caught.value.code == "GRAPH_RECURSION_LIMIT"
 

@@ -110,9 +110,14 @@ async def _leave(run: Run, move: Move) -> None:
     if run.journal is not None:
         await run.journal.session.settle()
     if move == "limit":
+        kept = (
+            ""
+            if run.journal is None
+            else "; the state is saved up to here, and invoke(None, config) goes on with a new allowance"
+        )
         raise GraphRecursionError(
             f"Recursion limit of {run.limit} reached without hitting a stop condition. You can increase the limit by setting the "
-            "`recursion_limit` config key; the state is saved up to here, and invoke(None, config) goes on with a new allowance",
+            f"`recursion_limit` config key{kept}",
             checkpoint=None if run.journal is None or run.journal.row is None else run.journal.row.id,
         )
     if move == "drain" and run.control is not None:
