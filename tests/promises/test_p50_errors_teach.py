@@ -40,6 +40,13 @@ def test_P50_an_unknown_key_of_the_input(saver: Saver, way: Way):
     assert rows_of(saver)["checkpoints"] == {}, "nothing was accepted"
 
 
+def test_P50_a_write_that_its_reducer_cannot_take(saver: Saver, way: Way):
+    for given in ({"log": []}, {"log": "no list"}):
+        with pytest.raises(TypeError, match="can only concatenate list") as caught:
+            way.invoke(returning(way, {"log": "no list"}, checkpointer=saver), given, on(str(given)))
+        assert any("At key 'log': its reducer was given a value of type list" in note for note in caught.value.__notes__)
+
+
 @pytest.mark.parametrize(
     "value",
     [

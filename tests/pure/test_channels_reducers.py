@@ -148,6 +148,15 @@ def test_a_reducer_that_fails_leaves_the_value_as_it_was() -> None:
     assert channel.get() == [1]
 
 
+def test_a_reducer_that_fails_says_for_which_key_and_what_it_was_given() -> None:
+    delta = DeltaChannel(extend, list)
+    delta.key = "log"
+    for channel, writes in ((adding(key="log"), "a write of type str"), (delta, "writes of type str")):
+        with pytest.raises(TypeError) as caught:
+            channel.update(["no list"])
+        assert caught.value.__notes__ == [f"At key 'log': its reducer was given a value of type list and {writes}"]
+
+
 def test_copies_go_their_own_way() -> None:
     channel = adding(list)
     channel.update([[1]])

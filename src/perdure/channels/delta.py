@@ -81,7 +81,14 @@ class DeltaChannel(SingleValue[Any, Any]):
                 "without arguments. Declare a type such as list or dict, or write an Overwrite first",
                 key=self.key,
             )
-        value = self.reducer(value, list(values))
+        try:
+            value = self.reducer(value, list(values))
+        except Exception as error:
+            kinds = ", ".join(sorted({type(write).__name__ for write in values}))
+            error.add_note(
+                f"At key {self.key!r}: its reducer was given a value of type {type(value).__name__} and writes of type {kinds}"
+            )
+            raise
         if value is None and self._for_none() is not None:
             raise InvalidUpdateError(
                 f"At key {self.key!r}: the reducer of a DeltaChannel returned None for a value of type {self.typ!r}. "

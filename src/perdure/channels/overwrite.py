@@ -69,10 +69,18 @@ def fold(reducer: Callable[[Any, Any], Any], value: Any, writes: Sequence[Any], 
 
     Raises:
         InvalidUpdateError: two of the writes are an Overwrite.
+        Exception: what the reducer raises, with a note that names the key.
     """
     replaced = only_overwrite(writes, key)
     if replaced is not MISSING:
         return replaced
     for write in writes:
-        value = write if value is MISSING else reducer(value, write)
+        try:
+            value = write if value is MISSING else reducer(value, write)
+        except Exception as error:
+            error.add_note(
+                f"At key {key!r}: its reducer was given a value of type {type(value).__name__} and a write of type "
+                f"{type(write).__name__}"
+            )
+            raise
     return value
