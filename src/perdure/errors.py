@@ -49,6 +49,7 @@ Each error has a stable `code`, says where it happened (`thread`, `checkpoint`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -424,3 +425,11 @@ class ParentCommand(GraphBubbleUp):
     def __init__(self, command: Command[Any]) -> None:
         super().__init__(command)
         self.command = command
+
+
+@dataclass(frozen=True, slots=True)
+class NodeError:
+    """What an error handler gets as `error`: which node failed, and with what."""
+
+    node: str
+    error: BaseException

@@ -431,9 +431,11 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Any:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The shapes of streamed items, loaded when first asked for. (Type checkers are told of them above.)"""
+        """The shapes of streamed items, loaded when first asked for, and Checkpointer. (Type checkers are told of them above.)"""
         from perdure.streaming import parts
 
         if name in parts.PARTS:
             return getattr(parts, name)
+        if name == "Checkpointer":  # a name for annotations; the class in it is not loaded for that
+            return Any
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

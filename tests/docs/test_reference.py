@@ -64,6 +64,11 @@ def test_every_value_that_is_exchanged_is_in_the_reference():
     assert missing(own, REFERENCE["types"]) == []
 
 
+def test_the_names_for_types_of_arguments_can_be_imported():
+    row = next(line for line in REFERENCE["types"].splitlines() if line.endswith("| names for the types of arguments |"))
+    assert [name for name in re.findall(r"`(\w+)`", row) if not hasattr(types, name)] == []
+
+
 def test_every_kind_of_channel_is_in_the_reference():
     assert missing(list(channels.__all__), REFERENCE["types"]) == []
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from perdure import START, StateGraph
+from perdure import START, StateGraph, runtime
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.runtime import NodeError
+from perdure.errors import NodeError
 from perdure.types import Command, RetryPolicy, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
 
@@ -24,6 +24,10 @@ def handles(state: Log, error: NodeError) -> dict[str, Any]:
 def guarded(colour: Colour, node: Any = fails, handler: Any = handles) -> StateGraph[Any, Any, Any, Any]:
     graph = StateGraph(Log).add_node("a", colour.node(node), error_handler=colour.node(handler)).add_edge(START, "a")
     return graph.add_node("next", colour.says("next"))
+
+
+def test_what_a_handler_gets_is_found_beside_the_errors_and_beside_the_runtime() -> None:
+    assert runtime.NodeError is NodeError
 
 
 def test_a_handler_runs_in_the_place_of_the_failed_node(colour: Colour, saver: Any) -> None:

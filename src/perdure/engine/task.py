@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
 from perdure.engine import asking, messaging, returns
 from perdure.engine.questions import Questions
+from perdure.errors import NodeError
 from perdure.ids import TaskId, task_id
 from perdure.scope import CURRENT
 from perdure.types import NO_ANSWER, Interrupt, RunnableConfig, Send, TimeoutPolicy
@@ -341,8 +342,6 @@ class Task:
     @property
     def node_error(self) -> Any:
         """For a handler: what failed, and where."""
-        from perdure.runtime.runtime import NodeError
-
         failed = self.failed
         return None if failed is None or failed.error is None else NodeError(failed.node.name, failed.error)
 

@@ -32,14 +32,6 @@ def _no_heartbeat() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeError:
-    """What an error handler gets as `error`: which node failed, and with what."""
-
-    node: str
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
 class ExecutionInfo:
     """Where a node runs.
 
