@@ -100,6 +100,12 @@ def test_P50_unknown_config_keys_are_errors(way: Way, saver: Saver) -> None:
         way.invoke(linear(way, saver), EMPTY, config)
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+def test_P49_a_max_concurrency_below_one_is_an_error_in_both_colours(way: Way, saver: Saver, limit: int) -> None:
+    with pytest.raises(InvalidConfig, match="max_concurrency must be at least 1"):
+        way.invoke(linear(way, saver), EMPTY, {**on(), "max_concurrency": limit})
+
+
 def test_P50_an_unknown_durability_is_an_error(way: Way, saver: Saver) -> None:
     with pytest.raises(InvalidConfig, match="'bogus'"):
         way.invoke(linear(way, saver), EMPTY, on(), durability="bogus")
