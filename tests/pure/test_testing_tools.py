@@ -184,3 +184,14 @@ def test_what_is_stored_does_not_change():
         one.records.load("t", 0, None)
     with pytest.raises(AssertionError, match="changed after it was stored"):
         one.records.page("t", 0, before=None, limit=1)
+
+
+def test_the_suite_says_what_to_install_where_pytest_is_missing() -> None:
+    code = (
+        "import sys; sys.modules['pytest'] = None\n"
+        "from perdure.errors import MissingExtra\n"
+        "try: import perdure.testing.saver_suite\n"
+        "except MissingExtra as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert "pip install 'perdure[testing]'" in said

@@ -27,7 +27,12 @@ Needs pytest: `pip install 'perdure[testing]'`.
 
 from __future__ import annotations
 
-import pytest
+from perdure.errors import MissingExtra
+
+try:
+    import pytest
+except ImportError as error:
+    raise MissingExtra("perdure.testing.saver_suite", "testing") from error
 
 # Before they are imported, so that their asserts show what was compared.
 pytest.register_assert_rewrite(
