@@ -177,6 +177,7 @@ def a_failure(told: Told) -> None:
 
 def a_failure_beside_a_result(told: Told) -> None:
     import asyncio
+    import inspect
 
     done = threading.Event()
     down = [True]
@@ -194,7 +195,7 @@ def a_failure_beside_a_result(told: Told) -> None:
         await asyncio.sleep(0.01)
         return fails(state)
 
-    bad = afails if asyncio.iscoroutinefunction(good) else fails
+    bad = afails if inspect.iscoroutinefunction(good) else fails
     graph = told.compiled(abreast(("good", good), ("bad", bad)))
     told.call(graph, {"log": []})
     down[0] = False
