@@ -23,6 +23,12 @@ FOLDER = Path(__file__).parent / "sqlite"
 FIXTURES = sorted(FOLDER.glob("v*.db"))
 
 
+@pytest.fixture(autouse=True)
+def _begun_anew() -> None:
+    story.ran.clear()
+    story.mended = False
+
+
 @pytest.fixture(params=["sync", "async"])
 def way(request: pytest.FixtureRequest) -> Way:
     return Way(request.param)
@@ -31,8 +37,6 @@ def way(request: pytest.FixtureRequest) -> Way:
 @pytest.fixture(params=FIXTURES, ids=lambda path: path.stem)
 def fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy, for opening a database changes it."""
-    story.ran.clear()
-    story.mended = False
     path: Path = request.param
     return Path(shutil.copy(path, tmp_path / path.name))
 
