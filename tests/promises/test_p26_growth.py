@@ -107,8 +107,7 @@ def test_P26_a_conversation_costs_its_text_and_little_more(state: Any, saver: Sq
     turns(graph, 200)
     words = 200 * 2 * 1000
     assert on_disk(path) <= 2.5 * words + 3 * 200 * 600
-    # An input is kept as it was given, which for MessagesState is not what it becomes in the state.
-    assert stored(path) <= (1.8 if state is MessagesState else 1.3) * words, "each text is stored once"
+    assert stored(path) <= 1.3 * words, "each text is stored once"
     snapshot = graph.get_state(on())
     assert len(snapshot.values["messages"]) == 400
 

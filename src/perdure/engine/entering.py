@@ -80,7 +80,8 @@ async def take_input(run: Run, given: Any) -> Opened:
         opened.move = next_move(run, ())
         await flush_move(run, opened.move)
         return opened
-    kept = dict(given) if isinstance(given, Mapping) else value
+    # Kept as it enters the state: what a reducer gives its messages, their ids, is then stored once, and a resume gives no others.
+    kept = {**given, **value} if isinstance(given, Mapping) and not run.program.root else value
     if run.program.untracked and isinstance(kept, dict):
         kept = {key: item for key, item in kept.items() if key not in run.program.untracked}
     row = journal.checkpoint(live, "input", (), identity=identity, given=kept, start=True, metadata=run.metadata)

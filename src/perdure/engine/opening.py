@@ -84,7 +84,7 @@ async def _open_unsaved(run: Run, given: Any) -> Opened:
         hand_in(run, given, -1)
     elif isinstance(given, Command) and given.goto:
         live.step = 0
-        opened.entered = apply_command(run, given, 0)
+        opened.entered, _ = apply_command(run, given, 0)
     else:
         entry = Entry(run, 0, entry_value(run, given.update if isinstance(given, Command) else given))
         await enter(run, entry)

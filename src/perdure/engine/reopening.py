@@ -15,6 +15,7 @@ from perdure.engine.restore import Kept, Restored
 from perdure.types import NO_ANSWER, Command
 
 if TYPE_CHECKING:
+    from perdure.engine.returns import Write
     from perdure.engine.run import Run
     from perdure.types import Interrupt
 
@@ -116,14 +117,14 @@ def _stage_answers(run: Run, restored: Restored, given: Mapping[str, Any]) -> No
             journal.answers(origin, path, {**restored.answers(origin, path), **new})
 
 
-def apply_command(run: Run, command: Command[Any], number: int) -> list[str]:
-    """Apply the update and the goto of a caller's command to the live state; return the keys that changed.
+def apply_command(run: Run, command: Command[Any], number: int) -> tuple[list[str], list[Write]]:
+    """Apply the update and the goto of a caller's command to the live state; return the keys that changed, and the update.
 
     Raises:
         UnknownKey, UnknownNode, InvalidUpdateError: it cannot be applied; nothing is stored.
     """
     live = run.live
-    writes = returns.command_updates(run.program, "the caller", command)
+    writes = list(returns.command_updates(run.program, "the caller", command))
     steering = returns.goto_writes(run.program, "The command goes to", command.goto)
     grouped: dict[str, list[Any]] = {}
     for key, value in writes:
@@ -135,7 +136,7 @@ def apply_command(run: Run, command: Command[Any], number: int) -> list[str]:
             live.sends = [*live.sends, value]
         else:
             live.fired.setdefault(channel[len(BRANCH_PREFIX) :], (number, (channel,)))
-    return changed
+    return changed, writes
 
 
 async def start_with_command(run: Run, command: Command[Any]) -> Opened:
@@ -155,7 +156,6 @@ def edit_by_command(run: Run, command: Command[Any]) -> None:
     """Stage the checkpoint that a command's update and goto make."""
     journal, live = books(run)
     identity = journal.session.numbers.checkpoint(live.step)
-    changed = apply_command(run, command, identity[0])
-    writes = returns.command_updates(run.program, "the caller", command)
+    changed, writes = apply_command(run, command, identity[0])
     ran = (journal.edit(START, identity[0], writes),)
     journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata)

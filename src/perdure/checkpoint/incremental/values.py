@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.incremental.compression import unsqueezed
 from perdure.checkpoint.incremental.manifest import Manifest
-from perdure.checkpoint.incremental.segments import build
+from perdure.checkpoint.incremental.segments import MSGPACK, ONE, build
 from perdure.checkpoint.records import Entry, Record, WriteItem
 from perdure.errors import CorruptRecord
 
@@ -37,4 +37,6 @@ def value_of(item: Entry | WriteItem, values: Mapping[int, tuple[str, bytes]], s
     packed = None if item.ref is None else values.get(item.ref)
     if packed is None:
         raise CorruptRecord(f"value {item.ref} is missing")
-    return serde.loads_typed(unsqueezed(packed))
+    tag, data = unsqueezed(packed)
+    # What was written may have become an element, and is stored as that.
+    return serde.loads_typed((MSGPACK if tag == ONE else tag, data))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from perdure.checkpoint.incremental.compression import squeezed
 from perdure.checkpoint.incremental.manifest import Manifest, Place, is_within, merged_spans, parts_of
 from perdure.checkpoint.incremental.outline import Outliner
-from perdure.checkpoint.incremental.segments import ALONE, cut, tag_of
+from perdure.checkpoint.incremental.segments import ALONE, MSGPACK, cut, tag_of
 from perdure.checkpoint.incremental.shadow import Change, ElementEncoder, columns_of
 from perdure.checkpoint.incremental.tracker import Tracker, Written, written
 from perdure.checkpoint.records import INLINE_LIMIT, Entry, Packed, ValueRow
@@ -48,7 +48,7 @@ class Draft:
     Attributes:
         owner: the row that it belongs to.
         channel: where it was written to.
-        kind: list, dict or set.
+        kind: list, dict or set; "one" if it is none of these, but may become an element of one.
         data: the bytes of its elements; None where `change` says what it is.
         change: what it makes of the value of its channel, which was `before` then.
         form: how it is stored, when that is known; `put` is told.
@@ -238,8 +238,13 @@ class ValueWriter:
             NotStorable: it cannot be stored.
         """
         kind = _KIND.get(type(value))
-        if kind is None or not is_incremental(self._serde()):
+        if not is_incremental(self._serde()):
             return self.whole(value)
+        if kind is None:
+            packed = Packed(*self._serde().dumps_typed(value))
+            if packed.tag != MSGPACK or len(packed.data) < max(ALONE, INLINE_LIMIT + 1):
+                return self._form(packed)
+            return self._alone_or_element(Draft(owner, channel, "one"), packed)
         draft = Draft(owner, channel, kind)
         tracker = self._trackers.get(channel)
         if tracker is not None and tracker.manifest.kind == kind and len(value) * 2 >= tracker.manifest.count:
@@ -258,6 +263,11 @@ class ValueWriter:
             return self._form(packed)
         if kind == "set":
             draft.data.sort()
+        self._new_drafts.append(draft)
+        return draft
+
+    def _alone_or_element(self, draft: Draft, packed: Packed) -> Draft:
+        draft.data = [packed.data]
         self._new_drafts.append(draft)
         return draft
 
@@ -280,6 +290,8 @@ class ValueWriter:
         tracker = self._trackers.get(key)
         if kind is None or not is_incremental(self._serde()):
             self.forget(key)
+            if draft is not None and draft.data is not None:
+                return draft.form or self._form(Packed(MSGPACK, draft.data[0])), None
             return self.whole(value), None
         if tracker is not None and tracker.manifest.kind == kind:
             if draft is not None and draft.change is not None and draft.version == tracker.version:
@@ -356,7 +368,11 @@ class ValueWriter:
         for draft in [*self.drafts, *self._new_drafts]:
             new = fresh.get(draft.channel)
             form = None
-            if new is not None and draft.data and new.kind == draft.kind:
+            if new is not None and draft.data and draft.kind == "one":
+                at = new.first.get(draft.data[0])
+                # Elements of this size have segments of their own.
+                form = None if at is None or new.kind == "dict" else Form(None, new.places[at][0])
+            elif new is not None and draft.data and new.kind == draft.kind:
                 at = _found(draft.data, new, cursors.get(draft.channel, 0))
                 if at is not None:
                     cursors[draft.channel] = at + len(draft.data)
@@ -387,6 +403,11 @@ class ValueWriter:
             draft.counts = found.counts
             return Form(None, None, found.manifest)
         data = draft.data or []
+        if draft.kind == "one":
+            self.begin()
+            form = self._form(Packed(MSGPACK, data[0]))
+            self.end()
+            return form
         segments = cut(data)
         first = self._numbers.reserve(len(segments))
         for n, (count, joined) in enumerate(segments, first):
