@@ -108,6 +108,10 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
         """Told that the run has nothing else to do; says whether the channel changed."""
         return False
 
+    def leaves_alone(self, values: Sequence[Update]) -> bool:
+        """Whether taking these values is sure not to change anything inside the value that is there. False unless a kind knows better."""
+        return False
+
     def alike(self, other: Self) -> bool:
         """Whether another channel of this very class treats writes as this one does; kinds with parameters compare them."""
         return True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from perdure.channels.base import MISSING, Missing, Value
 from perdure.channels.overwrite import fold
-from perdure.channels.reducer import same_reducer, start_value
+from perdure.channels.reducer import LEAVES_ALONE, same_reducer, start_value
 from perdure.channels.single_value import SingleValue
 
 
@@ -51,6 +52,14 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
             return False
         self.value = fold(self.operator, self.value, values, self.key)
         return True
+
+    def leaves_alone(self, values: Sequence[Any]) -> bool:
+        """A reducer of Python's own, or one that says so, never changes what it adds to."""
+        if getattr(self.operator, LEAVES_ALONE, False):
+            return True
+        return (self.operator is operator.add and all(type(value) is list for value in values)) or (
+            self.operator is operator.or_ and all(type(value) is dict for value in values)
+        )
 
     def alike(self, other: Self) -> bool:
         """Whether the reducers count as the same; a lambda counts as any."""

@@ -36,6 +36,10 @@ class LastValue(SingleValue[Value, Value]):
         self.value = value.value if type(value) is Overwrite else value
         return True
 
+    def leaves_alone(self, values: Sequence[Value]) -> bool:
+        """It only lets go of the old value."""
+        return True
+
 
 class LastValueAfterFinish(BaseChannel[Value, Value, tuple[Value, bool]]):
     """Holds the last value written, but shows it only once the run has nothing else to do. Wakes deferred nodes."""

@@ -8,6 +8,9 @@ from typing import Annotated, Any, Final, NotRequired, Required, get_args, get_o
 
 from perdure.channels.base import MISSING
 
+LEAVES_ALONE: Final = "leaves_alone"
+"""An attribute of a reducer that never changes what it adds to, and returns another object."""
+
 _CONCRETE: Final[dict[Any, type]] = {
     abc.Sequence: list,
     abc.MutableSequence: list,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from perdure.checkpoint.incremental.manifest import Manifest, merged_spans
-from perdure.checkpoint.records import CheckpointRow, Entry, Record, WriteItem, WriteRow
+from perdure.checkpoint.records import CheckpointRow, Entry, Have, Record, WriteItem, WriteRow
 from perdure.errors import CorruptRecord
 
 
@@ -81,6 +81,11 @@ def spans_of(entries: Iterable[Entry | None], writes: Iterable[WriteRow] = ()) -
         elif isinstance(item.parts, Manifest):
             spans.update(item.parts.spans())
     return merged_spans(spans)
+
+
+def without(entries: Mapping[str, Entry], have: Have | None) -> dict[str, Entry]:
+    """The entries but those of the channels that the caller has."""
+    return dict(entries) if have is None else {key: entry for key, entry in entries.items() if key not in have.channels}
 
 
 def is_open(entries: Iterable[Entry]) -> bool:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure.checkpoint.incremental.manifest import Manifest
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.heads import Head
 
 Source = Literal["input", "loop", "update", "fork"]
 Status = Literal["idle", "busy", "interrupted", "error"]
@@ -284,6 +287,24 @@ class Commit:
     update: ThreadUpdate | None = None
 
 
+class Have(NamedTuple):
+    """What the caller of `load` has already, of the checkpoint that it expects to be the one.
+
+    Attributes:
+        incarnation: of the thread.
+        checkpoint: the public id of the checkpoint.
+        channels: those whose values need not come again.
+    """
+
+    incarnation: int
+    checkpoint: str
+    channels: frozenset[str]
+
+    def is_of(self, incarnation: int, checkpoint: str) -> bool:
+        """Whether what is there is what the caller expects."""
+        return self.incarnation == incarnation and self.checkpoint == checkpoint
+
+
 @dataclass(slots=True)
 class Loaded:
     """A checkpoint with all that belongs to it, read in one go.
@@ -300,6 +321,8 @@ class Loaded:
         namespaces: the names of the namespaces of its children, by number, and of its own.
         is_newest: nothing in its namespace is newer. Told by `load` only, and only where a value of it has numbers kept for
             appending (`Manifest.free`), for that is who may use them.
+        spared: the value rows that only channels of `Have` refer to were left out.
+        head: whoever asked with `Have` puts here what it has.
     """
 
     thread: ThreadRow
@@ -311,6 +334,8 @@ class Loaded:
     ids: dict[int, str] = field(default_factory=dict)
     namespaces: dict[int, str] = field(default_factory=dict)
     is_newest: bool = False
+    spared: bool = False
+    head: Head | None = None
 
 
 class StaleLoad(Exception):
@@ -323,7 +348,13 @@ class RecordStore(Protocol):
     """
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """The checkpoint with that id (text) or number, or else the newest of the namespace; for the root the thread's head.
 
@@ -332,6 +363,8 @@ class RecordStore(Protocol):
             namespace: its name or number.
             checkpoint: which; None for the head (root) or the newest (others); the name of a branch for its tip.
             within: with None as `checkpoint`: the newest whose number is at most this.
+            have: what the caller has already. If it is of this checkpoint and incarnation, the value rows that nothing but these
+                channels' entries refers to may be left out, and then `spared` says so. Else it makes no difference.
 
         Returns:
             Its `row` is None if there is no such checkpoint. If there is no such thread, its thread row has no `key`, and the

@@ -10,6 +10,7 @@ from perdure.bridge import iterate_blocking, run_blocking
 from perdure.checkpoint.background import Renewer
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
+from perdure.checkpoint.heads import HEAD_CACHE, Heads
 from perdure.checkpoint.inbox import Inbox
 from perdure.checkpoint.lease import LEASE_SECONDS
 from perdure.clock import SYSTEM_CLOCK, Clock
@@ -31,6 +32,8 @@ class Saver(BaseCheckpointSaver[int]):
         lease_seconds: how long a thread stays held by a run that neither commits nor renews.
         persist: keys of `config["configurable"]` whose scalars are stored with each checkpoint, as those of `config["metadata"]` are.
         clock: where time comes from.
+        head_cache: about how many bytes of the newest states to remember, so that the next turn of a long thread does not read and
+            decode them again; 0: none. What another process stores meanwhile is always seen.
     """
 
     def __init__(
@@ -40,10 +43,14 @@ class Saver(BaseCheckpointSaver[int]):
         lease_seconds: float = LEASE_SECONDS,
         persist: Sequence[str] = (),
         clock: Clock = SYSTEM_CLOCK,
+        head_cache: int = HEAD_CACHE,
     ) -> None:
         super().__init__(serde=serde)
         if not lease_seconds > 0:
             raise ValueError(f"lease_seconds must be positive, got {lease_seconds!r}")
+        if head_cache < 0:
+            raise ValueError(f"head_cache must be a number of bytes, or 0 for none, got {head_cache!r}")
+        self.heads = Heads(head_cache)
         self.lease_seconds = lease_seconds
         self.persist = tuple(persist)
         self.clock = clock
@@ -148,11 +155,15 @@ class Saver(BaseCheckpointSaver[int]):
         Raises:
             SelfBusy: a node tries to delete the thread in which it runs.
         """
-        run_blocking(self.blocking().delete(self._deletable(thread_id)))
+        thread = self._deletable(thread_id)
+        run_blocking(self.blocking().delete(thread))
+        self.heads.forget(thread)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See `delete_thread`."""
-        await self.suspending().delete(self._deletable(thread_id))
+        thread = self._deletable(thread_id)
+        await self.suspending().delete(thread)
+        self.heads.forget(thread)
 
     def _deletable(self, thread_id: str) -> str:
         thread = thread_text(thread_id)
@@ -167,12 +178,14 @@ class Saver(BaseCheckpointSaver[int]):
         """Release the database; later calls raise SaverClosed. Closing twice is fine."""
         if self._renewer is not None:
             self._renewer.close()
+        self.heads.clear()
         run_blocking(self.blocking().close())
 
     async def aclose(self) -> None:
         """See `close`."""
         if self._renewer is not None:
             self._renewer.close()
+        self.heads.clear()
         await self.suspending().close()
 
     def __enter__(self) -> Self:

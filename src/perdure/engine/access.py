@@ -47,6 +47,7 @@ def access_for(
             durability or "sync",
             saver.renewer.keep,
             saver.persist,
+            saver.heads,
         )
     from perdure.checkpoint.foreign import ForeignRecords, Identity
 

@@ -80,7 +80,7 @@ class Edits:
             return await InsideEdits(self, graph, access, self._runner).once(config, supersteps)
         branch = branch_of(config)
         wanted = conf.get("checkpoint_id") or None
-        loaded = await access.records.load(access.thread, ROOT_NS, branch or wanted)
+        loaded = await access.load(branch or wanted)
         if loaded.row is None and branch is not None:
             raise await unknown_branch(access, branch)
         if loaded.row is None and wanted is not None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
-from perdure.checkpoint.incremental.writer import Draft, Form, ValueWriter, is_incremental
+from perdure.checkpoint.incremental.drafts import Draft, Form
+from perdure.checkpoint.incremental.writer import ValueWriter, is_incremental
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow
 from perdure.constants import NO_WRITES, START
 from perdure.errors import NotStorable
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.incremental.writer import Fresh
+    from perdure.checkpoint.incremental.drafts import Fresh
     from perdure.engine.live import Live
     from perdure.engine.session import Session
     from perdure.engine.task import Task
@@ -91,6 +92,8 @@ class Encoding:
         """
         writer = self.writer
         fresh: dict[str, Fresh] = {}
+        # What validates a state may change it.
+        sound = set() if live.program.validate_state is not None else live.sound - live.unsound
         for key in changed:
             channel = live.channels[key]
             if not channel.tracked:
@@ -109,7 +112,7 @@ class Encoding:
                 writer.forget(key)
                 continue
             try:
-                form, new = writer.channel(key, value, go_on=go_on, draft=known)
+                form, new = writer.channel(key, value, go_on=go_on, draft=known, sound=key in sound)
             except NotStorable as error:
                 raise self._named(error, "state", key) from error.__cause__
             changes[key] = Entry(n, *form)
@@ -118,6 +121,8 @@ class Encoding:
             elif new is not None:
                 fresh[key] = new
         self._recent = {}
+        live.sound.clear()
+        live.unsound.clear()
         writer.matched(fresh)
 
     def input(self, row: CheckpointRow, given: Any, entries: dict[str, Entry]) -> Entry:

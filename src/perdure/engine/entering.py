@@ -85,6 +85,7 @@ async def take_input(run: Run, given: Any) -> Opened:
     if run.program.untracked and isinstance(kept, dict):
         kept = {key: item for key, item in kept.items() if key not in run.program.untracked}
     row = journal.checkpoint(live, "input", (), identity=identity, given=kept, start=True, metadata=run.metadata)
+    live.untouched = not run.program.start.branches
     if "checkpoints" in run.modes or "debug" in run.modes:
         opened.input_row, opened.input_view = row, dict(live.view)
     await run_entry(run, opened, value, identity[0])

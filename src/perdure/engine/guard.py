@@ -15,35 +15,44 @@ from perdure.checkpoint.incremental.outline import CONTAINERS, LEAVES, Outline, 
 
 WATCHED = frozenset({list, dict, set})
 
+GROUP = 256
+"""Elements of a list whose outlines are one, at most."""
+
 
 class _Watch:
     """One value: the object, what it consists of, and for a list its elements, so that appending to it costs what is appended."""
 
-    __slots__ = ("elements", "outline", "value")
+    __slots__ = ("elements", "outlines", "value")
 
-    def __init__(self, value: Any, outline: Outline, elements: list[Any] | None) -> None:
+    def __init__(self, value: Any, outlines: list[Outline], elements: list[Any] | None) -> None:
         self.value = value
-        self.outline = outline
+        self.outlines = outlines
         self.elements = elements
 
     def is_unchanged(self) -> bool:
         elements = self.elements
         if elements is not None and not (len(elements) == len(self.value) and all(map(is_, elements, self.value))):
             return False
-        return self.outline.is_unchanged()
+        return all(outline.is_unchanged() for outline in self.outlines)
 
     def restore(self) -> bool:
         if self.elements is not None:
             self.value[:] = self.elements
-        return self.outline.restore()
+        done = [outline.restore() for outline in self.outlines]
+        return all(done)
 
 
 class Guard:
-    """Watches the containers among the values of a state."""
+    """Watches the containers among the values of a state.
 
-    __slots__ = ("_outliner", "_watches")
+    Attributes:
+        sound: the keys whose values were found as they were left when it looked last.
+    """
+
+    __slots__ = ("_outliner", "_watches", "sound")
 
     def __init__(self, look: Any = None) -> None:
+        self.sound: set[str] = set()
         self._outliner = Outliner(look or _unknown)
         self._watches: dict[str, _Watch] = {}
 
@@ -61,7 +70,7 @@ class Guard:
             watch = self._appended(before, value) or self._list(value)
         else:
             outline = self._outliner.of([value])
-            watch = None if outline is None else _Watch(value, outline, None)
+            watch = None if outline is None else _Watch(value, [outline], None)
         if watch is None:
             self._watches.pop(key, None)
         else:
@@ -69,7 +78,11 @@ class Guard:
 
     def _list(self, value: list[Any]) -> _Watch | None:
         outline = self._outliner.of(list(value))
-        return None if outline is None else _Watch(value, outline, list(value))
+        return None if outline is None else _Watch(value, [outline], list(value))
+
+    def adopt(self, key: str, value: list[Any], outlines: list[Outline]) -> None:
+        """Watch a list of whose elements somebody else has outlines already."""
+        self._watches[key] = _Watch(value, [outline.twin() for outline in outlines], list(value))
 
     def _appended(self, before: _Watch | None, value: list[Any]) -> _Watch | None:
         if before is None or before.elements is None:
@@ -81,13 +94,19 @@ class Guard:
         more = self._outliner.of(added)
         if more is None:
             return None
-        if added:
-            before.outline.extend(more)
-        return _Watch(value, before.outline, [*before.elements, *added] if before.value is not value else list(value))
+        if added and before.outlines and len(before.outlines[-1].objects) + len(added) <= GROUP:
+            before.outlines[-1].extend(more)
+        elif added:
+            before.outlines.append(more)
+        return _Watch(value, before.outlines, [*before.elements, *added] if before.value is not value else list(value))
 
     def forget(self, key: str) -> None:
         """The key has no value any more."""
         self._watches.pop(key, None)
+
+    def trust(self) -> None:
+        """Nobody can have changed anything since it was told what to watch."""
+        self.sound = set(self._watches)
 
     def undo(self, written: Mapping[str, list[Any]]) -> list[tuple[str, bool]]:
         """Change back what was changed in place and not returned.
@@ -99,8 +118,10 @@ class Guard:
             The keys that had been changed, each with whether it could be changed back.
         """
         found: list[tuple[str, bool]] = []
+        self.sound = set()
         for key, watch in list(self._watches.items()):
             if watch.is_unchanged():
+                self.sound.add(key)
                 continue
             if any(value is watch.value for value in written.get(key, ())):
                 del self._watches[key]  # it is another value now, of the same elements

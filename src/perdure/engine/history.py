@@ -51,7 +51,7 @@ class History:
         if namespace and wanted is None:
             loaded = await self._now(namespace, branch)
         else:
-            loaded = await self._access.records.load(self._access.thread, namespace or ROOT_NS, branch or wanted)
+            loaded = await self._load(namespace, branch or wanted)
         if loaded.row is None:
             if branch is not None:
                 raise await unknown_branch(self._access, branch)
@@ -64,6 +64,11 @@ class History:
             program = self._graph.program
             return nothing(config, root=program.root or program.single_output is not None)
         return await self._snapshot(namespace, loaded, live=wanted is None, subgraphs=subgraphs)
+
+    async def _load(self, namespace: str, checkpoint: str | BranchName | None) -> Loaded:
+        if not namespace:
+            return await self._access.load(checkpoint)
+        return await self._access.records.load(self._access.thread, namespace, checkpoint)
 
     async def _now(self, namespace: str, branch: BranchName | None) -> Loaded:
         """Where a subgraph stands as of the root's head, not whatever was stored in its namespace last (P21)."""
@@ -142,7 +147,7 @@ class History:
         below = None if not before_id else await self._number_of(before_id)
         wanted = conf.get("checkpoint_id")
         if wanted and below is None:
-            loaded = await self._access.records.load(self._access.thread, namespace or ROOT_NS, wanted)
+            loaded = await self._load(namespace, wanted)
             if loaded.row is None:
                 raise self._no_such(wanted, namespace)
             if limit != 0:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.channels.base import MISSING
+from perdure.checkpoint.heads import Head
 from perdure.checkpoint.incremental.manifest import is_within
 from perdure.checkpoint.pauses import stored
 from perdure.checkpoint.reading import spans_of
@@ -126,7 +127,8 @@ class Journal:
         self._encoding = Encoding(session)
         self._branches = row is not None and (stored is None or not stored.loaded.is_newest)
         if stored is not None:
-            self._encoding.writer.remember(self.entries, stored.loaded.values, stored.elements)
+            self._encoding.writer.remember(self.entries, stored.loaded.values, {})
+            self._encoding.writer.adopt(stored.trackers)
 
     # -- staging ----------------------------------------------------------------------------------------------------------
 
@@ -401,7 +403,19 @@ class Journal:
             await session.settle_before(commit)
             session.begin_write(commit)
         session.hold(not final)
+        if final:
+            self._keep()
         failpoint("engine.commit.after")
+
+    def _keep(self) -> None:
+        """Have the saver remember the state that the run has come to, which is stored."""
+        heads, row = self.session.access.heads, self.row
+        if heads is None or row is None or not heads.limit:
+            return
+        head = Head(self.session.incarnation, row.id, self._encoding.writer.known(self.entries))
+        heads.put(self.session.thread, "", head)
+        if self.branch is not None:
+            heads.put(self.session.thread, self.branch, head)
 
     async def flush_once(self, status: Status) -> None:
         """Store what is staged in a single write of a thread that nobody holds: an edit inside a subgraph.

@@ -19,6 +19,7 @@ from perdure.types import Overwrite, Send
 
 if TYPE_CHECKING:
     from perdure.channels.base import BaseChannel
+    from perdure.checkpoint.incremental.outline import Outline
     from perdure.engine.program import Node, Program
     from perdure.engine.returns import Write
 
@@ -46,6 +47,9 @@ class Live:
         ran: the nodes whose results this holds.
         memories: newest checkpoints of the subgraphs that remember from one call to the next, by namespace, as of this state.
         guard: watches the containers among the values; None while there are none.
+        untouched: no code of anybody has run since the state was restored.
+        sound: keys that were written to, whose elements nobody has changed in place since the last checkpoint, by all that happened;
+            `unsound` are those of which that cannot be said. Whoever stages a checkpoint empties both.
         undone: keys whose values were changed in place, each with whether that could be undone. Whoever warns of them empties it.
     """
 
@@ -61,12 +65,23 @@ class Live:
         "program",
         "ran",
         "sends",
+        "sound",
         "step",
         "undone",
+        "unsound",
+        "untouched",
         "view",
     )
 
-    def __init__(self, program: Program, stored: Mapping[str, Any] | None = None, look: Any = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        stored: Mapping[str, Any] | None = None,
+        look: Any = None,
+        outlines: Mapping[str, list[Outline]] | None = None,
+        *,
+        watch: bool = True,
+    ) -> None:
         self.program = program
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
         self.view: dict[str, Any] = {}
@@ -85,8 +100,16 @@ class Live:
         self.memories: dict[str, int] = {}
         self.guard: Guard | None = None
         self.undone: list[tuple[str, bool]] = []
+        self.untouched = False
+        self.sound: set[str] = set()
+        self.unsound: set[str] = set()
         self._look = look
-        self._watch(self.view)
+        if watch:
+            known = outlines or {}
+            self._watch([key for key in self.view if key not in known])
+            for key, found in known.items():
+                if (value := self.view.get(key)) is not None:
+                    self._guarding().adopt(key, value, found)
 
     def write(self, grouped: Mapping[str, list[Any]], *, step: bool = True) -> list[str]:
         """Hand each channel the values written to it; return the keys that changed, in order.
@@ -102,10 +125,16 @@ class Live:
         view = self.view
         changed = []
         known = len(view)
-        if self.guard is not None:
-            self.undone += self.guard.undo(grouped)
+        guard = self.guard
+        if guard is not None and self.untouched:
+            guard.trust()
+        elif guard is not None:
+            self.undone += guard.undo(grouped)
+        self.untouched = False
         for key, values in grouped.items():
             channel = channels[key]
+            is_sound = guard is not None and key in guard.sound and channel.leaves_alone(values)
+            (self.sound if is_sound else self.unsound).add(key)
             if channel.update(values):
                 changed.append(key)
                 if channel.is_available():
@@ -128,11 +157,14 @@ class Live:
         for key in keys:
             value = self.view.get(key)
             if type(value) in WATCHED:
-                if self.guard is None:
-                    self.guard = Guard(self._look)
-                self.guard.watch(key, value)
+                self._guarding().watch(key, value)
             elif self.guard is not None:
                 self.guard.forget(key)
+
+    def _guarding(self) -> Guard:
+        if self.guard is None:
+            self.guard = Guard(self._look)
+        return self.guard
 
     def undo(self, written: Iterable[Write] = ()) -> None:
         """Undo what was changed in place and not returned; `undone` names the keys."""

@@ -109,7 +109,7 @@ async def load(access: Access, run: Run, given: Any) -> tuple[Loaded, Inside | N
     conf = run.config.get(CONF) or {}
     branch = branch_of(run.config)
     if branch is not None:
-        found = await access.records.load(access.thread, ROOT_NS, branch)
+        found = await access.load(branch)
         if found.row is None:
             raise await unknown_branch(access, branch)
         return found, None, None
@@ -128,7 +128,7 @@ async def load(access: Access, run: Run, given: Any) -> tuple[Loaded, Inside | N
         # What is remembered between two calls belongs to the checkpoint that remembers it: the run goes on there.
         target = None if None in place.links else place.target
         return place.root, None if place.waits else place.inside, target
-    loaded = await access.records.load(access.thread, ROOT_NS, wanted)
+    loaded = await access.load(wanted)
     if wanted is not None and loaded.row is None:
         raise UnknownCheckpoint(
             f"thread {access.thread!r} has no checkpoint {wanted!r}; take ids from get_state or get_state_history",

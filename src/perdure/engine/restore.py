@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
 from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.incremental.outline import Outliner
+from perdure.checkpoint.incremental.tracker import Tracker
 from perdure.checkpoint.incremental.values import value_of
+from perdure.checkpoint.incremental.writer import is_incremental
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, WriteItem, WriteRow
@@ -137,21 +140,37 @@ class Restored(Kept):
         live: the state.
         given: the input, if it has not been used up yet; else MISSING.
         enters: the entry is to run next, and take it in.
-        elements: of channels whose value is stored by element: the value, or a set's members in their stored order.
+        trackers: of channels whose value is stored by element.
+
+    Args:
+        program: the graph.
+        loaded: the checkpoint.
+        serde: how bytes become values.
+        now_ns: the time by which questions are overdue.
+        reads: it is only looked at, and nothing goes on from it.
     """
 
-    __slots__ = ("elements", "enters", "given", "live")
+    __slots__ = ("_outliner", "enters", "given", "live", "trackers")
 
-    def __init__(self, program: Program, loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0) -> None:
+    def __init__(
+        self, program: Program, loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0, *, reads: bool = False
+    ) -> None:
         super().__init__(loaded, serde, now_ns)
         row = self.row
-        self.elements: dict[str, Any] = {}
+        self.trackers: dict[str, Tracker] = {}
+        self._outliner = None if reads or not is_incremental(serde) else Outliner(serde.made_of)  # type: ignore[attr-defined]
         stored = {
             key: self._state(key, entry)
             for key, entry in self.entries.items()
             if key in program.channels and program.channels[key].tracked
         }
-        self.live = live = Live(program, stored, getattr(serde, "made_of", None))
+        # A list's elements are looked at by both, the guard and the tracker.
+        outlines = {
+            key: found
+            for key, tracker in self.trackers.items()
+            if tracker.manifest.kind == "list" and (found := tracker.outlines) is not None
+        }
+        self.live = live = Live(program, stored, getattr(serde, "made_of", None), outlines, watch=not reads)
         live.step = row.step
         self.given: Any = MISSING
         if TASKS in self.entries:
@@ -172,15 +191,26 @@ class Restored(Kept):
         live.memories = dict(row.memories)
 
     def _state(self, key: str, entry: Entry) -> Any:
-        if not isinstance(entry.parts, Manifest):
+        manifest = entry.parts
+        if not isinstance(manifest, Manifest):
             return self.value(entry)
-        if entry.parts.kind != "set":
-            value = self.elements[key] = self.value(entry)
+        known = None if self.loaded.head is None else self.loaded.head.values.get(key)
+        if known is not None:
+            value = known.value()
+            if self._outliner is not None:
+                encoder: Any = self._serde
+                self.trackers[key] = Tracker.of_known(manifest, known, value, encoder, self._outliner)
             return value
-        # A set forgets the order of its members, which says where each is stored.
-        self.elements[key] = members = self.value(entry._replace(parts=entry.parts._replace(kind="list")))
-        if len(value := set(members)) != len(members):
-            raise CorruptRecord("a stored set is damaged: the same member is there twice", checkpoint=self.row.id, key=key)
+        value = elements = self.value(entry)
+        if manifest.kind == "set":
+            # A set forgets the order of its members, which says where each is stored.
+            elements = self.value(entry._replace(parts=manifest._replace(kind="list")))
+            if len(value) != len(elements):
+                raise CorruptRecord("a stored set is damaged: the same member is there twice", checkpoint=self.row.id, key=key)
+            value = set(elements)
+        if self._outliner is not None:
+            encoder = self._serde
+            self.trackers[key] = Tracker.of_stored(manifest, self.loaded.values, elements, encoder, self._outliner)
         return value
 
 

@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint import identity
 from perdure.checkpoint.lease import busy, is_free
 from perdure.checkpoint.numbering import Numbers
-from perdure.checkpoint.records import Commit, LeaseOp, Loaded, RecordStore, StaleLoad, Status, ThreadUpdate
+from perdure.checkpoint.records import (
+    ROOT_NS,
+    BranchName,
+    Commit,
+    LeaseOp,
+    Loaded,
+    RecordStore,
+    StaleLoad,
+    Status,
+    ThreadUpdate,
+)
 from perdure.errors import PerdureError, SaveFailed
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
+    from perdure.checkpoint.heads import Heads
     from perdure.checkpoint.serde.base import SerializerProtocol
     from perdure.clock import Clock
     from perdure.engine.ports import InFlight, Runner
@@ -37,6 +48,7 @@ class Access:
         durability: when commits are waited for.
         keep: told of each session that begins to hold its lease, so that it is renewed; and again when it lets go.
         persist: keys of `configurable` that are stored with checkpoints.
+        heads: what is remembered of the newest states.
     """
 
     records: RecordStore
@@ -49,6 +61,19 @@ class Access:
     durability: Durability
     keep: Callable[[str, str, int, bool], None]
     persist: tuple[str, ...] = ()
+    heads: Heads | None = None
+
+    async def load(self, checkpoint: str | BranchName | None) -> Loaded:
+        """A checkpoint of the root: that of an id, the tip of a named branch, or the head. What is remembered of it is not read again."""
+        head = None
+        if self.heads is not None:
+            head = self.heads.get(self.thread, checkpoint.name if isinstance(checkpoint, BranchName) else "")
+        if head is None:
+            return await self.records.load(self.thread, ROOT_NS, checkpoint)
+        loaded = await self.records.load(self.thread, ROOT_NS, checkpoint, have=head.have)
+        if loaded.spared:
+            loaded.head = head
+        return loaded
 
 
 class Session:

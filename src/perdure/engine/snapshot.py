@@ -51,7 +51,7 @@ class Snapshooter:
         self.loaded = loaded
         self.namespace = namespace
         self.live = live
-        self.restored = Restored(program, loaded, serde, now_ns)
+        self.restored = Restored(program, loaded, serde, now_ns, reads=True)
         self.row = self.restored.row
         self.answers: dict[str, Any] = {}
         for path, origin in self.restored.paths():

@@ -6,9 +6,11 @@ import copy
 import sys
 from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from typing import Annotated, Any, Final, TypedDict, overload
 from uuid import uuid4
 
+from perdure.channels.reducer import LEAVES_ALONE
 from perdure.errors import InvalidUpdateError
 from perdure.messages.blocks import Result, parts_of
 from perdure.messages.message import REMOVE, REMOVE_ALL_MESSAGES, Message, RemoveMessage
@@ -20,6 +22,8 @@ __all__ = ["REMOVE_ALL_MESSAGES", "Message", "Messages", "MessagesState", "Remov
 
 Messages = Any
 """A message or a list of messages: texts, pairs (role, content), dicts, `Message`s, message objects of other libraries."""
+
+_ID: Final = itemgetter("id")
 
 FORMATS: Final = ("openai", "langchain-openai")
 
@@ -64,24 +68,40 @@ def _reducer(format: str) -> Callable[[Messages, Messages], list[Any]]:
     def add_formatted_messages(left: Messages, right: Messages) -> list[Any]:
         return _add(left, right, format=format)
 
-    vars(add_formatted_messages)["prepare_write"] = _prepared
+    vars(add_formatted_messages).update({"prepare_write": _prepared, LEAVES_ALONE: True})
     return add_formatted_messages
 
 
 def _add(left: Messages, right: Messages, *, format: str | None = None) -> list[Any]:
-    old = [message if type(message) is Message and "id" in message else _incoming(message) for message in each(left)]
+    old = each(left)
+    ids = _known_ids(old)
+    if ids is None:
+        old = [message if type(message) is Message and "id" in message else _incoming(message) for message in old]
+        ids = [_id_of(message) for message in old]
+    else:
+        old = old.copy()
     new = [_incoming(message) for message in each(right)]
     for index in range(len(new) - 1, -1, -1):
         if _is_removal(new[index]) and new[index].id == REMOVE_ALL_MESSAGES:
-            old, new = [], new[index + 1 :]
+            old, ids, new = [], [], new[index + 1 :]
             break
-    merged = _merge(old, new)
+    merged = _merge(old, ids, new)
     return merged if format is None else [formatted for message in merged for formatted in _formatted(message)]
 
 
-def _merge(old: list[Any], new: list[Any]) -> list[Any]:
+def _known_ids(messages: list[Any]) -> list[Any] | None:
+    """The ids of messages, which all have one; None if one has not, or is not the library's own."""
+    # At every step of a long conversation: no call from Python for each message.
+    if type(messages) is not list or not {Message}.issuperset(map(type, messages)):
+        return None
+    try:
+        return list(map(_ID, messages))
+    except KeyError:
+        return None
+
+
+def _merge(old: list[Any], ids: list[Any], new: list[Any]) -> list[Any]:
     """Both lists as one: replaced and removed by id, in place."""
-    ids = [message["id"] if type(message) is Message else _id_of(message) for message in old]
     wanted = {_id_of(message) for message in new} - {None}
     # A conversation is long and what is added is short, and mostly new.
     places = {} if wanted.isdisjoint(ids) else {id: place for place, id in enumerate(ids) if id in wanted}
@@ -171,7 +191,7 @@ def _prepared(value: Any) -> Any:
     return _incoming(value) if alone else [_incoming(message) for message in found]
 
 
-vars(add_messages)["prepare_write"] = _prepared
+vars(add_messages).update({"prepare_write": _prepared, LEAVES_ALONE: True})
 
 
 def push_message(message: Any, *, state_key: str | None = "messages") -> Any:

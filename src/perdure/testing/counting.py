@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -16,20 +16,23 @@ class RoundTrips:
         calls: how often each method was called.
         commits: what was committed, in order.
         read: how many checkpoints came back.
+        values: how many value rows came back with them.
     """
 
-    __slots__ = ("calls", "commits", "read")
+    __slots__ = ("calls", "commits", "read", "values")
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.commits: list[Commit] = []
         self.read = 0
+        self.values = 0
 
     def reset(self) -> None:
         """Begin anew."""
         self.calls.clear()
         self.commits.clear()
         self.read = 0
+        self.values = 0
 
     @property
     def total(self) -> int:
@@ -54,12 +57,19 @@ class CountingRecords(WrappingRecords):
         self.trips = trips
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
         self.trips.calls["load"] += 1
-        loaded = await super().load(thread, namespace, checkpoint, within=within)
+        loaded = await super().load(thread, namespace, checkpoint, within=within, have=have)
         self.trips.read += loaded.row is not None
+        self.trips.values += len(loaded.values)
         return loaded
 
     async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
@@ -67,6 +77,7 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["several"] += 1
         found = await super().several(thread, places)
         self.trips.read += len(found)
+        self.trips.values += sum(len(loaded.values) for loaded in found)
         return found
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
@@ -74,6 +85,7 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["page"] += 1
         page = await super().page(thread, namespace, before=before, limit=limit)
         self.trips.read += len(page)
+        self.trips.values += sum(len(loaded.values) for loaded in page)
         return page
 
     async def number_of(self, thread: str, checkpoint: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.records import RESULT, BranchName, Commit, Loaded, RecordStore
+from perdure.checkpoint.records import RESULT, BranchName, Commit, Have, Loaded, RecordStore
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -42,10 +42,16 @@ class StrictRecords(WrappingRecords):
         self._ids: dict[tuple[str, int], str] = {}
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
-        loaded = await super().load(thread, namespace, checkpoint, within=within)
+        loaded = await super().load(thread, namespace, checkpoint, within=within, have=have)
         self._unchanged(thread, loaded)
         return loaded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
 
 
@@ -20,10 +20,16 @@ class WrappingRecords:
         self.inner = inner
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
-        return await self.inner.load(thread, namespace, checkpoint, within=within)
+        return await self.inner.load(thread, namespace, checkpoint, within=within, have=have)
 
     async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
         """See `RecordStore.several`."""

@@ -10,13 +10,14 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from perdure.checkpoint import identity, lease
-from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of
+from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
     BranchName,
     CheckpointRow,
     ChildRow,
     Commit,
+    Have,
     LeaseRow,
     Loaded,
     Packed,
@@ -78,7 +79,13 @@ class MemoryRecords:
             raise SaverClosed("this saver was closed")
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
         with self._lock:
@@ -95,7 +102,7 @@ class MemoryRecords:
                 if ns is not None:
                     loaded.namespaces[ns] = found.names[ns]
                 return loaded
-            return self._loaded(found, row)
+            return self._loaded(found, row, have if have is not None and have.is_of(found.row.incarnation, row.id) else None)
 
     def _wanted(
         self, found: _Thread, ns: int | None, checkpoint: str | int | BranchName | None, within: int | None
@@ -112,16 +119,16 @@ class MemoryRecords:
         at = len(order) if within is None else bisect_left(order, within + 1)
         return order[at - 1] if at else None
 
-    def _loaded(self, found: _Thread, row: CheckpointRow) -> Loaded:
+    def _loaded(self, found: _Thread, row: CheckpointRow, have: Have | None = None) -> Loaded:
         chain = ancestors(found.checkpoints, row) if row.base != row.n else [row]
         origins = origins_of(row)
         writes = [w for origin in origins if origin in found.writes for w in found.writes[origin].values() if w.ns == row.ns]
         children = [
             c for origin in origins if origin in found.children for c in found.children[origin].values() if c.ns == row.ns
         ]
-        entries = folded(chain).values()
+        entries = folded(chain)
         values = found.values
-        spans = spans_of(entries, writes)
+        spans = spans_of(without(entries, have).values(), writes)
         names = {row.ns: found.names[row.ns], **{c.child_ns: found.names[c.child_ns] for c in children}}
         return Loaded(
             _copy(found.row),
@@ -132,7 +139,8 @@ class MemoryRecords:
             {n: values[n] for first, last in spans for n in range(first, last + 1) if n in values},
             {n: found.checkpoints[n].id for n in ids_of(row) if n in found.checkpoints},
             names,
-            is_open(entries) and found.order[row.ns][-1] == row.n,
+            is_open(entries.values()) and found.order[row.ns][-1] == row.n,
+            have is not None,
         )
 
     async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:

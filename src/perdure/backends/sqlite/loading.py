@@ -12,12 +12,13 @@ from typing import Any
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.schema import Database
 from perdure.checkpoint.incremental.manifest import merged_spans
-from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of
+from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
     BranchName,
     CheckpointRow,
     ChildRow,
+    Have,
     LeaseRow,
     Loaded,
     Packed,
@@ -35,7 +36,12 @@ WINDOW = 64
 
 
 def load(
-    database: Database, thread_id: str, namespace: str | int, checkpoint: str | int | BranchName | None, within: int | None
+    database: Database,
+    thread_id: str,
+    namespace: str | int,
+    checkpoint: str | int | BranchName | None,
+    within: int | None,
+    have: Have | None = None,
 ) -> Loaded:
     """See `RecordStore.load`."""
     database.execute(sql.BEGIN_READ)
@@ -44,7 +50,9 @@ def load(
     ns = None if thread.key is None else _namespace(database, thread.key, namespace)
     if ns is not None:
         row = _target(database, thread, ns, checkpoint, within)
-        loaded = Loaded(thread, None) if row is None else _assembled(database, thread, [row])[0]
+        if row is None or (have is not None and not have.is_of(thread.incarnation, row.id)):
+            have = None
+        loaded = Loaded(thread, None) if row is None else _assembled(database, thread, [row], have)[0]
         if row is not None and is_open(folded(loaded.chain).values()):
             loaded.is_newest = database.execute(sql.IS_NEWEST, (thread.key, ns)).fetchone()[0] == row.n
     database.execute(sql.COMMIT)
@@ -239,7 +247,7 @@ def _read_down(database: Database, key: int, target: CheckpointRow, first: int, 
 # ----------------------------------------------------------------------------------------------------- what belongs to them
 
 
-def _assembled(database: Database, thread: ThreadRow, rows: list[CheckpointRow]) -> list[Loaded]:
+def _assembled(database: Database, thread: ThreadRow, rows: list[CheckpointRow], have: Have | None = None) -> list[Loaded]:
     """The rows, which are not none, with all that belongs to them: each kind of row is read once for all of them."""
     key = thread.key
     known: defaultdict[int, dict[int, CheckpointRow]] = defaultdict(dict)
@@ -266,14 +274,16 @@ def _assembled(database: Database, thread: ThreadRow, rows: list[CheckpointRow])
         )
         for row, chain, pairs in zip(rows, chains, origins, strict=True)
     ]
-    _add_values(database, key, loaded)
+    _add_values(database, key, loaded, have)
     _add_ids(database, key, rows, loaded)
     _add_namespaces(database, key, rows, loaded)
     return loaded
 
 
-def _add_values(database: Database, key: int, loaded: list[Loaded]) -> None:
-    wanted = [spans_of(folded(one.chain).values(), one.writes) for one in loaded]
+def _add_values(database: Database, key: int, loaded: list[Loaded], have: Have | None) -> None:
+    wanted = [spans_of(without(folded(one.chain), have).values(), one.writes) for one in loaded]
+    for one in loaded:
+        one.spared = have is not None
     spans = wanted[0] if len(wanted) == 1 else merged_spans([span for of_one in wanted for span in of_one])
     if not spans:
         return

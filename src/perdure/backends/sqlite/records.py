@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from perdure.backends.sqlite import committing, loading
 from perdure.backends.sqlite.connections import SqlitePort
-from perdure.checkpoint.records import BranchName, ChildRow, Commit, Loaded, Status, ThreadRow
+from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
 
 
 class SqliteRecords:
@@ -24,10 +24,16 @@ class SqliteRecords:
         self._port = port
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
-        return await self._port.run(loading.load, thread, namespace, checkpoint, within)
+        return await self._port.run(loading.load, thread, namespace, checkpoint, within, have)
 
     async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
         """See `RecordStore.several`."""

@@ -37,6 +37,7 @@ from perdure.checkpoint.records import (
     ChildRow,
     Commit,
     Entry,
+    Have,
     Loaded,
     Status,
     ThreadRow,
@@ -71,7 +72,13 @@ class ForeignRecords:
     # -- reading ----------------------------------------------------------------------------------------------------------
 
     async def load(
-        self, thread: str, namespace: str | int, checkpoint: str | int | BranchName | None, *, within: int | None = None
+        self,
+        thread: str,
+        namespace: str | int,
+        checkpoint: str | int | BranchName | None,
+        *,
+        within: int | None = None,
+        have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
         if isinstance(checkpoint, BranchName):

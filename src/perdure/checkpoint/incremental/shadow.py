@@ -7,66 +7,12 @@ same. Everything else is written again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
 from itertools import compress
 from operator import is_, is_not
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from perdure.checkpoint.incremental.outline import Made, Outline, Outliner
-from perdure.errors import NotStorable
-
-GROUP = 256
-"""Elements whose outlines are one: few enough to look at each when one has changed, many enough that groups cost nothing."""
-
-SHORT = 64
-"""Up to so many bytes an element's encoding is remembered as it is, else as a digest."""
-
-
-class ElementEncoder(Protocol):
-    """What a serializer must offer so that values can be stored by element; see `JsonPlusSerializer`."""
-
-    def dumps_elements(self, values: Sequence[Any]) -> list[bytes]:
-        """The bytes of each value, which `loads_elements` can put together again."""
-        ...
-
-    def made_of(self, cls: type) -> Made | None:
-        """What the stored form of an object depends on."""
-        ...
-
-
-class New(NamedTuple):
-    """Elements that are not stored yet: their positions in the value, and their bytes."""
-
-    at: list[int]
-    data: list[bytes]
-
-
-Piece = tuple[int, int] | New
-"""Either old elements from, to (exclusive); or new ones."""
-
-
-class Columns(NamedTuple):
-    """The elements of a value: of a dict `names` are its keys, and `values` what they lead to."""
-
-    names: list[Any] | None
-    values: list[Any]
-
-    def encoded(self, encoder: ElementEncoder, at: Sequence[int] | None = None) -> list[bytes]:
-        """The bytes of elements, all or those at some positions.
-
-        Raises:
-            NotStorable: one cannot be stored.
-        """
-        data = encoder.dumps_elements(self.values if at is None else [self.values[i] for i in at])
-        if self.names is None:
-            return data
-        names = encoder.dumps_elements(self.names if at is None else [self.names[i] for i in at])
-        return [name + value for name, value in zip(names, data, strict=True)]
-
-
-def columns_of(value: Any) -> Columns:
-    """The elements of a value."""
-    return Columns(list(value), list(value.values())) if type(value) is dict else Columns(None, list(value))
+from perdure.checkpoint.incremental.outline import Level, Outline, Outliner
+from perdure.checkpoint.incremental.watched import GROUP, Columns, ElementEncoder, New, Piece, Watched, columns_of, encoded_each
 
 
 class Change(NamedTuple):
@@ -93,76 +39,6 @@ class Change(NamedTuple):
     def fresh(self) -> list[bytes]:
         """The bytes of all new elements, in order."""
         return [data for piece in self.pieces if isinstance(piece, New) for data in piece.data]
-
-
-class Watched:
-    """Tells which of some elements have changed in place.
-
-    Attributes:
-        groups: outlines, each with the positions of its elements.
-        codes: of elements that have no outline: their bytes, or a digest of these.
-    """
-
-    __slots__ = ("codes", "groups", "pending")
-
-    def __init__(self) -> None:
-        self.groups: list[tuple[Outline, list[int]]] = []
-        self.codes: dict[int, bytes | int] = {}
-        self.pending: list[int] = []
-
-    @classmethod
-    def of(cls, columns: Columns, outliner: Outliner, positions: Sequence[int]) -> Watched:
-        """Watch the elements at these positions. Those in `pending` have no outline, and wait for their `codes`."""
-        new = cls()
-        for first in range(0, len(positions), GROUP):
-            new._add(columns, outliner, list(positions[first : first + GROUP]))
-        return new
-
-    def _add(self, columns: Columns, outliner: Outliner, positions: list[int]) -> None:
-        names = None if columns.names is None else [columns.names[at] for at in positions]
-        values = [columns.values[at] for at in positions]
-        if names is None or outliner.are_leaves(names):
-            outline = outliner.of(values)
-            if outline is not None:
-                self._watch(outline, positions)
-                return
-        if len(positions) > 1 and (outliner.may_watch(values) or names is not None):
-            for position in positions:
-                self._add(columns, outliner, [position])
-        else:
-            self.pending.extend(positions)
-
-    def _watch(self, outline: Outline, positions: list[int]) -> None:
-        if self.groups and len(self.groups[-1][1]) + len(positions) <= GROUP:
-            last, known = self.groups[-1]
-            last.extend(outline)
-            known.extend(positions)
-        else:
-            self.groups.append((outline, positions))
-
-    def code(self, position: int, data: bytes) -> None:
-        """Remember the bytes of an element that has no outline."""
-        self.codes[position] = data if len(data) <= SHORT else _digest(data)
-
-    def extend(self, other: Watched) -> None:
-        """Watch other elements as well, which come after one's own."""
-        for outline, positions in other.groups:
-            self._watch(outline, positions)
-        self.codes.update(other.codes)
-
-    def changed(self, columns: Columns, encoder: ElementEncoder) -> set[int]:
-        """The positions of elements that have changed."""
-        changed: set[int] = set()
-        for outline, positions in self.groups:
-            if not outline.is_unchanged():
-                changed.update([positions[at] for at in outline.changed()])
-        if self.codes:
-            positions = list(self.codes)
-            for position, data in zip(positions, _tried(columns, encoder, positions), strict=True):
-                code = self.codes[position]
-                if data is None or code != (data if type(code) is bytes else _digest(data)):
-                    changed.add(position)
-        return changed
 
 
 class Shadow:
@@ -205,6 +81,23 @@ class Shadow:
             watched.codes[position] = data
         return cls(kind, encoder, columns, watched, outliner)
 
+    @classmethod
+    def of_copies(
+        cls, kind: str, encoder: ElementEncoder, value: Any, outliner: Outliner, levels: Sequence[Level | None]
+    ) -> Shadow:
+        """The shadow of a value whose elements have just been copied from originals; see `Watched.of_copies`."""
+        columns = columns_of(value)
+        return cls(kind, encoder, columns, Watched.of_copies(columns, outliner, levels), outliner)
+
+    @property
+    def outlines(self) -> list[Outline] | None:
+        """What watches its elements; see `Watched.outlines`."""
+        return self._watched.outlines
+
+    def is_changed(self) -> bool:
+        """Whether an element is no longer what was stored."""
+        return bool(self._watched.pending) or bool(self._watched.changed(self.columns, self._encoder))
+
     def accept(self, change: Change) -> None:
         """The change has been stored: from now on it is the value."""
         if change.since:
@@ -213,8 +106,12 @@ class Shadow:
             self._watched = change.watched
         self.columns = change.columns
 
-    def change_to(self, value: Any) -> Change:
+    def change_to(self, value: Any, *, sound: bool = False) -> Change:
         """What has become of the value. It may have been changed in place, and `value` may be another object.
+
+        Args:
+            value: the value now.
+            sound: somebody has looked already: no element has been changed in place.
 
         Raises:
             NotStorable: a new element cannot be stored.
@@ -222,7 +119,7 @@ class Shadow:
         old = self.columns
         columns = self._ordered(value) if self.kind == "set" else columns_of(value)
         size = len(old.values)
-        changed = self._watched.changed(old, self._encoder)
+        changed = set() if sound else self._watched.changed(old, self._encoder)
         if (
             not changed
             and len(columns.values) >= size
@@ -331,7 +228,7 @@ class Shadow:
         left = sorted(set(range(first, end)).difference(middle, changed)) if new else []
         if left:
             # Copies of old elements are known by their bytes.
-            stored = _tried(self.columns, self._encoder, left)
+            stored = encoded_each(self.columns, self._encoder, left)
             where = {found: at for at, found in zip(left, stored, strict=True) if found is not None}
             for at, found in zip(new, data, strict=True):
                 middle[at - first] = where.get(found, -1)
@@ -397,22 +294,3 @@ def _alike(one: Iterable[Any], other: Iterable[Any], size: int) -> int:
 
 def _same_leaf(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) is str and one == other)
-
-
-def _tried(columns: Columns, encoder: ElementEncoder, positions: list[int]) -> Iterable[bytes | None]:
-    """The bytes of elements; None for one that cannot be stored, since it was changed."""
-    try:
-        return list(columns.encoded(encoder, positions))
-    except NotStorable:
-        return [_one(columns, encoder, position) for position in positions]
-
-
-def _one(columns: Columns, encoder: ElementEncoder, position: int) -> bytes | None:
-    try:
-        return columns.encoded(encoder, [position])[0]
-    except NotStorable:
-        return None
-
-
-def _digest(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=16).digest(), "big")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
 from perdure.checkpoint.incremental.manifest import MAX_PARTS, Manifest, Part, Place, joined, parts_of, places_of, sliced
-from perdure.checkpoint.incremental.outline import Outliner
+from perdure.checkpoint.incremental.originals import Known, Originals
+from perdure.checkpoint.incremental.outline import Look, Outline, Outliner
 from perdure.checkpoint.incremental.segments import ONE, count_in, cut, split, tag_of
-from perdure.checkpoint.incremental.shadow import Change, ElementEncoder, New, Shadow
+from perdure.checkpoint.incremental.shadow import Change, Shadow
+from perdure.checkpoint.incremental.watched import ElementEncoder, New
 from perdure.checkpoint.records import Packed, ValueRow
 
 if TYPE_CHECKING:
@@ -105,15 +107,20 @@ class Tracker:
     Attributes:
         manifest: where its elements are.
         counts: how many elements a segment has, by number, where not one.
+        size: about how many bytes they are.
     """
 
-    __slots__ = ("_shadow", "counts", "manifest", "version")
+    __slots__ = ("_originals", "_shadow", "counts", "manifest", "size", "version")
 
-    def __init__(self, shadow: Shadow, manifest: Manifest, counts: dict[int, int]) -> None:
+    def __init__(
+        self, shadow: Shadow, manifest: Manifest, counts: dict[int, int], size: int = 0, originals: Originals | None = None
+    ) -> None:
         self._shadow = shadow
         self.manifest = manifest
         self.counts = counts
         self.version = 0
+        self.size = size
+        self._originals = originals
 
     @classmethod
     def new(cls, kind: str, encoder: ElementEncoder, outliner: Outliner) -> Tracker:
@@ -156,15 +163,51 @@ class Tracker:
                 found.append(known[n][at])
             return found
 
-        return cls(Shadow.of_stored(manifest.kind, encoder, value, outliner, bytes_at), manifest, counts)
+        size = sum(len(values[n][1]) for first, last in manifest.spans() for n in range(first, last + 1))
+        return cls(Shadow.of_stored(manifest.kind, encoder, value, outliner, bytes_at), manifest, counts, size)
 
-    def change_to(self, value: Any) -> Change:
-        """What has become of the value since it was stored.
+    @classmethod
+    def of_known(cls, manifest: Manifest, known: Known, value: Any, encoder: ElementEncoder, outliner: Outliner) -> Tracker:
+        """Of a value whose elements have just been copied from what is known of it.
+
+        Args:
+            manifest: where its elements are, with the numbers kept for appending.
+            known: its elements.
+            value: the copy.
+            encoder: encodes elements.
+            outliner: makes outlines.
+        """
+        shadow = Shadow.of_copies(manifest.kind, encoder, value, outliner, known.originals.levels())
+        return cls(shadow, manifest, dict(known.counts), known.originals.size, known.originals)
+
+    @property
+    def outlines(self) -> list[Outline] | None:
+        """Outlines of all elements, in their order; None if some have none."""
+        return self._shadow.outlines
+
+    def known(self, decode: Callable[[Sequence[bytes], int], list[Any]], look: Look) -> Known | None:
+        """What can be kept of the value, to make it again without reading it; None if it cannot be copied.
+
+        Args:
+            decode: `loads_elements` of the serializer.
+            look: what objects of a class consist of.
+        """
+        if self.manifest.kind == "set":
+            return None  # it would have to keep the order of its members as well
+        if self._originals is not None:
+            found = self._originals if self._originals.resolve(decode, look) else None
+        else:
+            found = None if self._shadow.is_changed() else Originals.of(self._shadow.columns, look, self.size)
+        self._originals = found
+        return None if found is None else Known(self.manifest, self.counts.copy(), found)
+
+    def change_to(self, value: Any, *, sound: bool = False) -> Change:
+        """What has become of the value since it was stored; see `Shadow.change_to`.
 
         Raises:
             NotStorable: a new element cannot be stored.
         """
-        return self._shadow.change_to(value)
+        return self._shadow.change_to(value, sound=sound)
 
     def write(self, change: Change, numbers: Numbers, known: Mapping[bytes, int], *, go_on: bool) -> tuple[Change, Written]:
         """The change as rows. It becomes the value's with `accept`.
@@ -204,6 +247,10 @@ class Tracker:
         """The change is written: it is the value now."""
         self._shadow.accept(change)
         self.manifest = now.manifest
+        added = sum(len(piece) for piece in change.fresh)
+        self.size = self.size + added if change.keeps else added
+        if self._originals is not None:
+            self._originals = self._originals.after(change.pieces)
         if change.keeps:
             self.counts.update(now.counts)
         else:

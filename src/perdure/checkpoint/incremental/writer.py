@@ -7,14 +7,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from perdure.checkpoint.incremental.compression import squeezed
-from perdure.checkpoint.incremental.manifest import Manifest, Place, is_within, merged_spans, parts_of
+from perdure.checkpoint.incremental.drafts import Draft, Form, Fresh, place_of
+from perdure.checkpoint.incremental.manifest import Manifest, is_within, merged_spans, parts_of
+from perdure.checkpoint.incremental.originals import Known
 from perdure.checkpoint.incremental.outline import Outliner
 from perdure.checkpoint.incremental.segments import ALONE, MSGPACK, cut, tag_of
-from perdure.checkpoint.incremental.shadow import Change, ElementEncoder, columns_of
+from perdure.checkpoint.incremental.shadow import Change
 from perdure.checkpoint.incremental.tracker import Tracker, Written, written
+from perdure.checkpoint.incremental.watched import ElementEncoder, columns_of
 from perdure.checkpoint.records import INLINE_LIMIT, Entry, Packed, ValueRow
 from perdure.errors import NotStorable
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 WHOLE_LIMIT = 1024
 """Lists, dicts and sets up to this many encoded bytes are stored as one value: their parts are not worth rows of their own."""
 
+WORTH_KEEPING = 16 * 1024
+"""Smaller values are read as quickly as they are made from what is known of them."""
+
 SCATTERED = 8
 """What was written refers to the elements it became if these lie in at most so many parts."""
 
@@ -32,57 +38,6 @@ REMEMBERED = 1024
 """Digests of large values, and elements, that are remembered to be found again."""
 
 _KIND: Mapping[type, str] = {list: "list", dict: "dict", set: "set"}
-
-
-class Form(NamedTuple):
-    """How a value is stored: its bytes, the number of its row, or the parts that it is made of."""
-
-    packed: Packed | None
-    ref: int | None = None
-    parts: Manifest | None = None
-
-
-class Draft:
-    """A written value that waits to be stored: if its elements become elements of a channel, it refers to them.
-
-    Attributes:
-        owner: the row that it belongs to.
-        channel: where it was written to.
-        kind: list, dict or set; "one" if it is none of these, but may become an element of one.
-        data: the bytes of its elements; None where `change` says what it is.
-        change: what it makes of the value of its channel, which was `before` then.
-        form: how it is stored, when that is known; `put` is told.
-    """
-
-    __slots__ = ("before", "change", "channel", "counts", "data", "form", "kind", "owner", "put", "version")
-
-    def __init__(self, owner: Any, channel: str, kind: str) -> None:
-        self.owner = owner
-        self.channel = channel
-        self.kind = kind
-        self.data: list[bytes] | None = None
-        self.change: Change | None = None
-        self.before: Manifest | None = None
-        self.counts: dict[int, int] = {}
-        self.version = 0
-        self.form: Form | None = None
-        self.put: Callable[[Form], None] | None = None
-
-    def settle(self, form: Form) -> None:
-        """It is stored like this."""
-        self.form = form
-        if self.put is not None:
-            self.put(form)
-
-
-class Fresh(NamedTuple):
-    """Elements of a channel's value that this checkpoint adds: their bytes and places."""
-
-    kind: str
-    data: list[bytes]
-    places: list[Place]
-    counts: dict[int, int]
-    first: dict[bytes, int]
 
 
 class ValueWriter:
@@ -147,6 +102,27 @@ class ValueWriter:
                 manifest = entries[key].parts
                 if isinstance(manifest, Manifest):
                     self._trackers[key] = Tracker.of_stored(manifest, values, value, self._encoder(), self._outliner)
+
+    def adopt(self, trackers: Mapping[str, Tracker]) -> None:
+        """Go on with values that somebody has begun to track."""
+        self._trackers.update(trackers)
+
+    def known(self, entries: Mapping[str, Entry]) -> dict[str, Known]:
+        """What can be kept of large values that are stored by element, to make them again without reading them.
+
+        Args:
+            entries: where each channel's value is.
+        """
+        found: dict[str, Known] = {}
+        for key, tracker in self._trackers.items():
+            entry = entries.get(key)
+            same = entry is not None and isinstance(entry.parts, Manifest) and entry.parts.closed() == tracker.manifest.closed()
+            if not same or tracker.size < WORTH_KEEPING:
+                continue
+            serde: Any = self._serde()
+            if hasattr(serde, "loads_elements") and (known := tracker.known(serde.loads_elements, serde.made_of)) is not None:
+                found[key] = known
+        return found
 
     # -- all or nothing ---------------------------------------------------------------------------------------------------
 
@@ -216,20 +192,25 @@ class ValueWriter:
         packed = Packed(*self._serde().dumps_typed(value))
         return Form(packed) if len(packed.data) <= INLINE_LIMIT else None
 
-    def _form(self, packed: Packed) -> Form:
+    def _form(self, packed: Packed, number: int | None = None) -> Form:
         data = packed.data
         if data.__class__ is not bytes or len(data) <= INLINE_LIMIT:
             return Form(packed)
-        digest = blake2b(data, digest_size=16, key=packed.tag.encode()[:64]).digest()
-        ref = self._known.get(digest) or self._new_known.get(digest)
+        digest = _digest(packed)
+        ref = self._found(packed, digest)
         if ref is None:
-            row = squeezed(packed)
-            ref = next((n for n, stored in self._stored.items() if stored == row), None)
-            if ref is None:
-                ref = self._numbers.take()
-                self._attempt.append(ValueRow(ref, row))
-            self._new_known[digest] = ref
+            ref = number or self._numbers.take()
+            self._attempt.append(ValueRow(ref, squeezed(packed)))
+        self._new_known[digest] = ref
         return Form(None, ref)
+
+    def _found(self, packed: Packed, digest: bytes) -> int | None:
+        """The number of a row that holds this value already."""
+        ref = self._known.get(digest) or self._new_known.get(digest)
+        if ref is not None or not self._stored:
+            return ref
+        row = squeezed(packed)
+        return next((n for n, stored in self._stored.items() if stored == row), None)
 
     def written(self, owner: Any, channel: str, value: Any) -> Form | Draft:
         """A value that somebody wrote to a channel: its form, or a draft that will get one.
@@ -242,9 +223,13 @@ class ValueWriter:
             return self.whole(value)
         if kind is None:
             packed = Packed(*self._serde().dumps_typed(value))
-            if packed.tag != MSGPACK or len(packed.data) < max(ALONE, INLINE_LIMIT + 1):
+            small = len(packed.data) < max(ALONE, INLINE_LIMIT + 1)
+            if packed.tag != MSGPACK or small or self._found(packed, _digest(packed)) is not None:
                 return self._form(packed)
-            return self._alone_or_element(Draft(owner, channel, "one"), packed)
+            draft = Draft(owner, channel, "one")
+            draft.data, draft.number = [packed.data], self._numbers.take()
+            self._new_drafts.append(draft)
+            return draft
         draft = Draft(owner, channel, kind)
         tracker = self._trackers.get(channel)
         if tracker is not None and tracker.manifest.kind == kind and len(value) * 2 >= tracker.manifest.count:
@@ -266,12 +251,9 @@ class ValueWriter:
         self._new_drafts.append(draft)
         return draft
 
-    def _alone_or_element(self, draft: Draft, packed: Packed) -> Draft:
-        draft.data = [packed.data]
-        self._new_drafts.append(draft)
-        return draft
-
-    def channel(self, key: str, value: Any, *, go_on: bool, draft: Draft | None = None) -> tuple[Form, Fresh | None]:
+    def channel(
+        self, key: str, value: Any, *, go_on: bool, draft: Draft | None = None, sound: bool = False
+    ) -> tuple[Form, Fresh | None]:
         """A channel's value.
 
         Args:
@@ -279,6 +261,7 @@ class ValueWriter:
             value: its value.
             go_on: the checkpoint is made on the newest one, so that numbers kept for appending may be used.
             draft: what was written, if it was this very value.
+            sound: none of the elements that are stored has been changed in place since.
 
         Returns:
             Its form, and the elements that are new.
@@ -291,7 +274,7 @@ class ValueWriter:
         if kind is None or not is_incremental(self._serde()):
             self.forget(key)
             if draft is not None and draft.data is not None:
-                return draft.form or self._form(Packed(MSGPACK, draft.data[0])), None
+                return draft.form or self._form(Packed(MSGPACK, draft.data[0]), draft.number), None
             return self.whole(value), None
         if tracker is not None and tracker.manifest.kind == kind:
             if draft is not None and draft.change is not None and draft.version == tracker.version:
@@ -299,7 +282,7 @@ class ValueWriter:
                 if draft.form is not None and draft.form.parts is not None and change is not None:
                     return self._as_written(key, tracker, change, draft, draft.form.parts), None
             else:
-                change = self._tried(tracker, value)
+                change = self._tried(tracker, value, sound=sound)
             if change is not None and (change.keeps or sum(map(len, change.fresh)) > WHOLE_LIMIT):
                 return self._by_element(key, tracker, change, go_on=go_on)
         packed = Packed(*self._serde().dumps_typed(value))
@@ -311,10 +294,10 @@ class ValueWriter:
         self.forget(key)
         return self._form(packed), None
 
-    def _tried(self, tracker: Tracker, value: Any) -> Change | None:
+    def _tried(self, tracker: Tracker, value: Any, *, sound: bool = False) -> Change | None:
         """What has become of a value; None if it cannot be stored by element, so that storing it as a whole says why."""
         try:
-            return tracker.change_to(value)
+            return tracker.change_to(value, sound=sound)
         except NotStorable:
             return None
 
@@ -373,7 +356,7 @@ class ValueWriter:
                 # Elements of this size have segments of their own.
                 form = None if at is None or new.kind == "dict" else Form(None, new.places[at][0])
             elif new is not None and draft.data and new.kind == draft.kind:
-                at = _found(draft.data, new, cursors.get(draft.channel, 0))
+                at = place_of(draft.data, new, cursors.get(draft.channel, 0))
                 if at is not None:
                     cursors[draft.channel] = at + len(draft.data)
                     parts = parts_of(new.places[at : at + len(draft.data)], new.counts)
@@ -405,7 +388,7 @@ class ValueWriter:
         data = draft.data or []
         if draft.kind == "one":
             self.begin()
-            form = self._form(Packed(MSGPACK, data[0]))
+            form = self._form(Packed(MSGPACK, data[0]), draft.number)
             self.end()
             return form
         segments = cut(data)
@@ -422,12 +405,8 @@ class ValueWriter:
         return cast(ElementEncoder, self._serde())
 
 
-def _found(data: list[bytes], new: Fresh, cursor: int) -> int | None:
-    """Where these elements stand among the new ones, one after the other; looked for from `cursor` on first."""
-    for at in (cursor, new.first.get(data[0])):
-        if at is not None and new.data[at : at + len(data)] == data:
-            return at
-    return None
+def _digest(packed: Packed) -> bytes:
+    return blake2b(packed.data, digest_size=16, key=packed.tag.encode()[:64]).digest()
 
 
 def is_incremental(serde: SerializerProtocol) -> bool:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.checkpoint.incremental.manifest import Manifest
-from perdure.checkpoint.records import CheckpointRow, Entry, Loaded, Packed, Pending, Record, ValueRow, WriteItem, WriteRow
+from perdure.checkpoint.records import (
+    CheckpointRow,
+    Entry,
+    Have,
+    Loaded,
+    Packed,
+    Pending,
+    Record,
+    ValueRow,
+    WriteItem,
+    WriteRow,
+)
 from perdure.testing.saver_suite.records import Store
 from perdure.testing.saver_suite.rows import Writer, packed
 
@@ -71,6 +82,40 @@ class PartsSuite(Store):
         writer.commit("once", inner, namespaces=[(ns, "inner:1")])
         assert records.load("t", ns, None).is_newest
         assert records.load("t", 0, None).is_newest, "of its own namespace"
+
+    def test_P26_what_the_caller_has_is_left_out_of_that_very_checkpoint_only(self, records: Any, writer: Writer) -> None:
+        row = writer.row()
+        start = writer.numbers.reserve(30)
+        alone = writer.numbers.take()
+        rows = [*(segment(n) for n in range(start, start + 30)), ValueRow(alone, packed(3))]
+        row.changes = {
+            "log": of(row, (start, start + 19), count=20),
+            "other": of(row, (start + 18, start + 25), count=8),
+            "big": Entry(row.n, None, alone),
+        }
+        row.frontier = (Pending("a", row.n),)
+        result = WriteRow(0, row.n, "a", 0, (WriteItem("log", None, None, Manifest("list", 1, ((start + 3, start + 3),))),))
+        writer.commit("once", row, values=rows, writes=[result], head=row.n)
+        full: Loaded = records.load("t", 0, None)
+        assert not full.spared
+        have = Have(full.thread.incarnation, row.id, frozenset({"log", "unknown"}))
+        for asked in (None, row.n, row.id):
+            loaded: Loaded = records.load("t", 0, asked, have=have)
+            by_number = dict(rows)
+            needed = {start + 3, *range(start + 18, start + 26), alone}
+            assert loaded.values == ({n: by_number[n] for n in needed} if loaded.spared else full.values)
+            assert (loaded.row, loaded.chain, loaded.writes, loaded.thread) == (row, [row], [result], full.thread)
+        for wrong in (have._replace(incarnation=2), have._replace(checkpoint=writer.row().id)):
+            loaded = records.load("t", 0, None, have=wrong)
+            assert (loaded.values, loaded.spared) == (full.values, False)
+        following = writer.row(row)
+        writer.commit("once", following, head=following.n)
+        loaded = records.load("t", 0, None, have=have)
+        assert loaded.row is not None
+        assert (loaded.row.n, loaded.spared) == (following.n, False), "the thread has moved on"
+        assert loaded.values.keys() == {*range(start, start + 26), alone}
+        records.delete("t")
+        assert records.load("t", 0, None, have=have).values == {}
 
     def test_P26_many_ranges_are_read_at_once(self, records: Any, writer: Writer) -> None:
         row = writer.row()

@@ -1,0 +1,312 @@
+"""P26, P35: the next turn of a long thread does not read and decode it again, and what is remembered never shows where it is not the truth.
+
+Value rows that come back from the database are counted, no time is measured.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import operator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from perdure.checkpoint.saver import Saver
+from perdure.graph import START, MessagesState, StateGraph
+from perdure.messages import Message
+from perdure.testing.counting import RoundTrips
+from perdure.testing.wrapping import with_records
+from perdure.types import Command, interrupt
+from tests.promises.ways import SAVERS, Way, foreign_checkpoint, on, open_saver
+
+LONG = 150
+
+
+class Log(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+def added(left: list[Any], right: list[Any]) -> list[Any]:
+    """A reducer of which nobody knows that it leaves alone what it adds to."""
+    return [*left, *right]
+
+
+class Added(TypedDict):
+    messages: Annotated[list[Any], added]
+
+
+class Plain(TypedDict):
+    messages: list[Any]
+
+
+def said(number: int, role: str = "user") -> dict[str, Any]:
+    return {"role": role, "content": f"{number}: " + "some words " * 30, "id": str(number)}
+
+
+def answering(way: Way, saver: Saver, state: Any = MessagesState) -> Any:
+    def answer(given: Any) -> Any:
+        new = [said(len(given["messages"]), "assistant")]
+        return {"messages": [*given["messages"], *new] if state is Plain else new}
+
+    return StateGraph(state).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+
+
+def turn(way: Way, graph: Any, config: Any = None) -> list[Any]:
+    config = config or on()
+    known = (way.state(graph, config).values or {}).get("messages", [])
+    new = [said(len(known))]
+    plain = graph.program.channels["messages"].__class__.__name__ == "LastValue"
+    found: list[Any] = way.invoke(graph, {"messages": [*known, *new] if plain else new}, config)["messages"]
+    return found
+
+
+def expected(count: int) -> list[Any]:
+    return [said(number, "assistant" if number >= LONG and number % 2 else "user") for number in range(count)]
+
+
+@pytest.fixture
+def trips() -> RoundTrips:
+    return RoundTrips()
+
+
+@pytest.fixture
+def counted(saver: Saver, trips: RoundTrips) -> Any:
+    return with_records(saver, trips.records)
+
+
+@pytest.fixture(params=[MessagesState, Log, Added, Plain], ids=lambda state: state.__name__)
+def state(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_P26_a_turn_reads_no_more_however_long_the_thread_is(counted: Any, trips: RoundTrips, way: Way):
+    graph = answering(way, counted)
+    read = []
+    for size in (LONG, 3 * LONG):
+        way.edit(graph, on(str(size)), {"messages": [said(number) for number in range(size)]}, as_node="answer")
+        for _ in range(3):
+            trips.reset()
+            way.invoke(graph, {"messages": [said(9999)]}, on(str(size)))
+        read.append((trips.values, trips.total))
+        trips.reset()
+        assert len(way.state(graph, on(str(size))).values["messages"]) == size + 4
+        read.append((trips.values, trips.total))
+    assert read[:2] == read[2:], "neither rows nor round trips grow"
+    assert max(values for values, _ in read) < 10
+
+
+def test_P26_without_the_cache_all_is_read_again(trips: RoundTrips, way: Way, tmp_path: Path):
+    with open_saver("sqlite", tmp_path, head_cache=0) as saver:
+        graph = answering(way, with_records(saver, trips.records))
+        way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+        trips.reset()
+        assert turn(way, graph) == expected(LONG + 2)
+        assert trips.values >= 2 * LONG
+        assert saver.heads.size == 0
+
+
+def test_P26_turns_add_up(counted: Any, way: Way, state: Any):
+    graph = answering(way, counted, state)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    for count in range(LONG, LONG + 8, 2):
+        assert turn(way, graph) == expected(count + 2)
+    counted.heads.clear()
+    assert way.state(graph, on()).values["messages"] == expected(LONG + 8)
+    lengths = [len(one.values.get("messages", ())) for one in way.history(graph, on())]
+    assert lengths[0] == LONG + 8
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_P35_what_a_caller_does_to_a_result_never_shows(saver: Saver, way: Way, state: Any):
+    graph = answering(way, saver, state)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    results = []
+    for count in range(LONG, LONG + 6, 2):
+        found = turn(way, graph)
+        assert found == expected(count + 2)
+        results.append(found)
+        kept = way.state(graph, on()).values["messages"]
+        kept[3]["content"] = "changed"
+        kept[4]["more"] = []
+        del kept[7:]
+        found[1]["content"] = "changed"
+        found[0].clear()
+        found.reverse()
+    assert way.state(graph, on()).values["messages"] == expected(LONG + 6)
+    for first, second in itertools.pairwise(results):
+        assert not set(map(id, first)) & set(map(id, second)), "two results have no message in common"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+def test_P35_what_a_node_does_to_the_state_without_returning_it_never_shows(saver: Saver, way: Way, state: Any):
+    held: list[Any] = []
+
+    def answer(given: Any) -> Any:
+        held.append(given["messages"])
+        given["messages"][5]["content"] = "changed by the node"
+        new = [said(len(given["messages"]), "assistant")]
+        return {"messages": [*map(dict, held[-1][:5]), said(5), *map(dict, held[-1][6:]), *new] if state is Plain else new}
+
+    graph = StateGraph(state).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    for count in range(LONG, LONG + 6, 2):
+        assert turn(way, graph) == expected(count + 2)
+        held[-1][9]["content"] = "changed by the node, later"
+    assert way.state(graph, on()).values["messages"] == expected(LONG + 6)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[Saver, Saver]]:
+    """Two processes on one database."""
+    with open_saver("sqlite", tmp_path) as one, open_saver("sqlite", tmp_path) as other:
+        yield one, other
+
+
+def test_P26_what_another_process_stores_is_seen(two: tuple[Saver, Saver], way: Way, state: Any):
+    mine, theirs = (answering(way, saver, state) for saver in two)
+    way.edit(mine, on(), {"messages": expected(LONG)}, as_node="answer")
+    for count in range(LONG, LONG + 12, 4):
+        assert turn(way, mine) == expected(count + 2)
+        assert turn(way, theirs) == expected(count + 4)
+        assert way.state(mine, on()).values["messages"] == expected(count + 4)
+
+
+def test_P26_what_another_process_deletes_forks_and_edits_is_seen(two: tuple[Saver, Saver], way: Way):
+    mine, theirs = (answering(way, saver) for saver in two)
+    way.edit(mine, on(), {"messages": expected(LONG)}, as_node="answer")
+    old = way.state(mine, on()).config
+    assert turn(way, mine) == expected(LONG + 2)
+    way.edit(theirs, old, {"messages": [said(LONG, "system")]}, as_node="answer")
+    assert way.state(mine, on()).values["messages"][LONG:] == [said(LONG, "system")]
+    assert len(way.invoke(mine, {"messages": [said(LONG + 1)]}, on())["messages"]) == LONG + 3
+    way.delete(two[1], "t")
+    assert way.state(mine, on()).values == {}
+    way.edit(theirs, on(), {"messages": [said(-1)] * 1}, as_node="answer")
+    assert [one["id"] for one in way.invoke(mine, {"messages": [said(0)]}, on())["messages"]] == ["-1", "0", "2"]
+
+
+def test_P26_a_checkpoint_that_came_through_put_is_seen(saver: Saver, way: Way):
+    graph = answering(way, saver, Log)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    assert turn(way, graph) == expected(LONG + 2)
+    foreign = foreign_checkpoint({"messages": [said(1)]})
+    way.put(saver, way.state(graph, on()).config, foreign, {"source": "update", "step": 9}, {"messages": 2})
+    assert way.state(graph, on()).values["messages"] == [said(1)]
+    assert len(way.invoke(graph, {"messages": []}, on())["messages"]) == 2
+
+
+def test_P26_a_deleted_thread_is_not_remembered(saver: Saver, way: Way):
+    graph = answering(way, saver)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    assert saver.heads.size > 50_000
+    way.delete(saver, "t")
+    assert saver.heads.size == 0
+    assert saver.heads.get("t") is None
+
+
+def test_P26_old_checkpoints_and_named_branches_are_what_they_were(saver: Saver, way: Way):
+    graph = answering(way, saver)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    start = way.state(graph, on()).config
+    graph.name_branch(start, "other")
+    for count in range(LONG, LONG + 6, 2):
+        assert turn(way, graph) == expected(count + 2)
+        assert turn(way, graph, on(branch="other")) == expected(count + 2)
+    assert way.state(graph, start).values["messages"] == expected(LONG)
+    replayed = way.invoke(graph, None, way.history(graph, on())[1].config)["messages"]
+    assert replayed == expected(LONG + 6)
+
+
+def test_P26_a_pause_and_a_failure_are_gone_on_from(saver: Saver, way: Way):
+    broken = True
+
+    def ask(given: Any) -> Any:
+        return {"messages": [said(int(interrupt("which?")), "assistant")]}
+
+    def check(given: Any) -> Any:
+        if broken:
+            raise OSError("not today")
+        return {}
+
+    builder = StateGraph(Log).add_node("ask", way.node(ask)).add_node("check", way.node(check))
+    graph = builder.add_edge(START, "ask").add_edge("ask", "check").compile(checkpointer=saver)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="check")
+    way.invoke(graph, {"messages": [said(LONG)]}, on())
+    with pytest.raises(OSError, match="today"):
+        way.invoke(graph, Command(resume=LONG + 1), on())
+    broken = False
+    assert way.invoke(graph, None, on())["messages"] == expected(LONG + 2)
+
+
+ELEMENTS: dict[str, Any] = {
+    "texts": lambda at: f"{at} " * 30,
+    "nested": lambda at: {"id": at, "calls": [{"name": "look", "args": {"n": at, "words": ["x"] * 9}}], "pad": "p" * 100},
+    "mixed": lambda at: [f"{at} " * 30, {"a": "b" * 90}, ("t", [at], {1, 2}), [True, 1, 1.0]][at % 4],
+    "messages": lambda at: (
+        Message(role="assistant", content="c" * 90, tool_calls=[{"name": "x", "args": {"n": at}, "id": "1"}])
+        if at % 3
+        else Message(role="user", content=f"{at}" * 90)
+    ),
+    "odd names": lambda at: {at: "p" * 100, ("a", at): None, True: at},
+    "numbers": lambda at: {"n": at, "x": at / 3, "ok": at % 2 == 0, "pad": "p" * 99},
+}
+
+
+@pytest.mark.parametrize("kind", ["list", "dict"])
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_P26_every_kind_of_element_comes_back_as_it_was(saver: Saver, way: Way, kind: str, element: str):
+    make = ELEMENTS[element]
+    value: Any = [make(at) for at in range(300)] if kind == "list" else {f"key {at}": make(at) for at in range(300)}
+
+    def change(given: Any) -> Any:
+        now = copy.deepcopy(given["messages"])
+        if kind == "list":
+            now[7:9] = [make(1000), make(1001), make(1002)]
+        else:
+            now["key 7"] = make(1000)
+            now["new"] = make(1001)
+        return {"messages": now}
+
+    graph = StateGraph(Plain).add_node("change", way.node(change)).add_edge(START, "change").compile(checkpointer=saver)
+    way.edit(graph, on(), {"messages": value}, as_node=START)
+    for _ in range(3):
+        value = change({"messages": value})["messages"]
+        found = way.invoke(graph, Command(goto="change"), on())["messages"]
+        shown = way.state(graph, on()).values["messages"]
+        saver.heads.clear()
+        stored = way.state(graph, on()).values["messages"]
+        assert repr(found) == repr(value) == repr(shown) == repr(stored)
+        way.edit(graph, on(), {}, as_node="change")  # remembered again
+        assert saver.heads.size > 20_000
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+def test_P26_threads_of_one_process_share_what_is_remembered(kind: str, tmp_path: Path):
+    way = Way("sync")
+    with open_saver(kind, tmp_path) as saver:
+        graph = answering(way, saver)
+        for number in range(4):
+            way.edit(graph, on(str(number)), {"messages": expected(LONG)}, as_node="answer")
+
+        def work(number: int) -> None:
+            for count in range(LONG, LONG + 10, 2):
+                found = graph.invoke({"messages": [said(count)]}, on(str(number)))["messages"]
+                assert found == expected(count + 2)
+                found[0]["content"] = "mine"
+
+        def read(number: int) -> None:
+            for _ in range(20):
+                found = graph.get_state(on(str(number % 4))).values["messages"]
+                assert found == expected(len(found))
+                found[1]["content"] = "mine"
+
+        with ThreadPoolExecutor(8) as pool:
+            for done in [
+                *(pool.submit(work, number) for number in range(4)),
+                *(pool.submit(read, number) for number in range(4)),
+            ]:
+                done.result()
