@@ -29,6 +29,8 @@ PULL: Final = "__pregel_pull"
 ROOT: Final = "__root__"
 """The one channel of a state that has no keys."""
 OVERWRITE: Final = "__overwrite__"
+OVERWRITE_PREFIX: Final = "__overwrite__:"
+"""In front of the channel of a stored write: it is an Overwrite of this value."""
 
 NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 NS_SEP: Final = "|"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.checkpoint.incremental import segments, shadow, tracker, writer
+from perdure.checkpoint.incremental import originals, segments, shadow, tracker, watched, writer
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.incremental.values import value_of
 from perdure.checkpoint.incremental.writer import ValueWriter
@@ -41,8 +41,14 @@ def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         (tracker, "MAX_PARTS", 5),
         (segments, "ALONE", 24),
         (segments, "SHARED", 40),
+        (tracker, "ALONE", 24),
+        (writer, "ALONE", 24),
+        (writer, "LARGE", 30),
+        (writer, "WORTH_KEEPING", 0),
+        (originals, "GROUP", 3),
         (shadow, "GROUP", 3),
-        (shadow, "SHORT", 4),
+        (watched, "GROUP", 3),
+        (watched, "SHORT", 4),
     ):
         monkeypatch.setattr(module, name, value)
 

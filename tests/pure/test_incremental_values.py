@@ -10,11 +10,12 @@ import pytest
 
 from perdure.checkpoint.incremental import compression
 from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
+from perdure.checkpoint.incremental.kinds import is_incremental
 from perdure.checkpoint.incremental.manifest import Manifest, again, is_within, merged_spans, parts_of, places_of, plain, sliced
 from perdure.checkpoint.incremental.outline import Outliner
 from perdure.checkpoint.incremental.segments import ALONE, SHARED, build, cut, ends_in, split
 from perdure.checkpoint.incremental.values import value_of
-from perdure.checkpoint.incremental.writer import ValueWriter, is_incremental
+from perdure.checkpoint.incremental.writer import ValueWriter
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.reading import is_open, spans_of
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow

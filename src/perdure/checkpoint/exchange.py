@@ -20,7 +20,7 @@ from perdure.checkpoint.base import (
     writes_sort_key,
 )
 from perdure.checkpoint.incremental.compression import squeezed
-from perdure.checkpoint.incremental.values import value_of
+from perdure.checkpoint.incremental.values import value_of, write_of
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.pauses import asked_again
 from perdure.checkpoint.reading import folded
@@ -201,7 +201,7 @@ class Exchange:
         return [write for _, write in sorted(found, key=lambda pair: pair[0])]
 
     def _writes(self, loaded: Loaded, write: WriteRow) -> Iterable[tuple[str, Any]]:
-        values = [(item.channel, self._value(loaded, item)) for item in write.items if item.channel != NO_WRITES]
+        values = [write_of(item, loaded.values, self._serde) for item in write.items if item.channel != NO_WRITES]
         if write.kind == ERROR_KIND:
             return [(ERROR, value) for channel, value in values]
         if write.kind == PAUSES:

@@ -11,8 +11,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perdure.checkpoint.incremental.compression import squeezed
-from perdure.checkpoint.records import INLINE_LIMIT, RESULT, Packed, ValueRow, WriteItem, WriteRow
+from perdure.checkpoint.records import RESULT, Packed, WriteItem, WriteRow
 from perdure.constants import NS_END, NS_SEP, PUSH, RETURN
 from perdure.engine.known_calls import Known, KnownCalls, digest_of
 from perdure.engine.resume import enters, memories_of
@@ -23,6 +22,7 @@ from perdure.ids import TaskId, task_id
 from perdure.scope import CURRENT
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.incremental.drafts import Step
     from perdure.checkpoint.pauses import Asked
     from perdure.engine.journal import Journal
     from perdure.engine.program import Node
@@ -210,25 +210,27 @@ async def store(call: CallTask) -> None:
     packed = None
     if journal is not None:
         session = journal.session
-        row, values, packed = _rows(journal, session, call)
+        row, step = _rows(journal, session, call)
+        packed = step.packed
         if journal.durability == "exit":
-            journal.adopt_result(row, values)
+            journal.adopt_result(row, step.rows)
         else:
             if session.in_flight:
                 await session.settle()
             commit = session.commit_for("keep", None)
-            commit.writes, commit.values = (row,), values
+            commit.writes, commit.values = (row,), step.rows
             try:
                 await session.store(commit)
             except Exception as error:
                 session.lost = session.lost or error
                 raise
+            journal.values.remember_step(step)
             failpoint("engine.step.stored")
     call.stored = True
     call.top.remembered[call.path] = Remembered(call.writes, packed)
 
 
-def _rows(journal: Journal, session: Session, call: CallTask) -> tuple[WriteRow, tuple[ValueRow, ...], Packed]:
+def _rows(journal: Journal, session: Session, call: CallTask) -> tuple[WriteRow, Step]:
     try:
         packed = Packed(*session.serde.dumps_typed(call.value))
     except NotStorable as error:
@@ -238,10 +240,5 @@ def _rows(journal: Journal, session: Session, call: CallTask) -> tuple[WriteRow,
         error.node = call.node.name
         error.thread = error.thread or session.thread
         raise
-    values: tuple[ValueRow, ...] = ()
-    item = WriteItem(RETURN, packed)
-    if packed.data.__class__ is bytes and len(packed.data) > INLINE_LIMIT:
-        ref = session.numbers.take()
-        values = (ValueRow(ref, squeezed(packed)),)
-        item = WriteItem(RETURN, None, ref)
-    return WriteRow(journal.ns, call.origin, call.path, RESULT, (item,)), values, packed
+    step = journal.values.step(call.value, packed)
+    return WriteRow(journal.ns, call.origin, call.path, RESULT, (WriteItem(RETURN, *step.form),)), step

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
 from perdure.checkpoint.incremental.drafts import Draft, Form
-from perdure.checkpoint.incremental.writer import ValueWriter, is_incremental
+from perdure.checkpoint.incremental.kinds import KINDS, is_incremental
+from perdure.checkpoint.incremental.writer import ValueWriter
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow
-from perdure.constants import NO_WRITES, START
+from perdure.constants import NO_WRITES, OVERWRITE_PREFIX, START
 from perdure.errors import NotStorable
+from perdure.types import Overwrite
 
 if TYPE_CHECKING:
     from perdure.checkpoint.incremental.drafts import Fresh
@@ -64,14 +66,18 @@ class Encoding:
             if value is None:
                 items.append(WriteItem(channel, NULL))
                 continue
+            # What an Overwrite holds becomes elements like any other value.
+            inner = value.value if type(value) is Overwrite and type(value.value) in KINDS else value
             try:
-                form = self.writer.written(row, channel, value)
+                form = self.writer.written(row, channel, inner)
+                if inner is not value and not isinstance(form, Draft):
+                    form = self.writer.whole(value)
             except NotStorable as error:
                 raise self._named(error, where, channel) from error.__cause__
-            self._recent[id(value)] = (value, form)
+            self._recent[id(inner)] = (inner, form)
             if isinstance(form, Draft):
                 form.put = _into(row, items, len(items))
-                items.append(WriteItem(channel, None))
+                items.append(WriteItem(channel if inner is value else OVERWRITE_PREFIX + channel, None))
             else:
                 items.append(WriteItem(channel, *form))
         row.items = tuple(items) or NOTHING

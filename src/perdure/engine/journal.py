@@ -40,6 +40,7 @@ from perdure.errors import LeaseLost
 from perdure.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.incremental.writer import ValueWriter
     from perdure.checkpoint.records import Commit
     from perdure.engine.live import Live
     from perdure.engine.restore import Restored
@@ -129,6 +130,11 @@ class Journal:
         if stored is not None:
             self._encoding.writer.remember(self.entries, stored.loaded.values, {})
             self._encoding.writer.adopt(stored.trackers)
+
+    @property
+    def values(self) -> ValueWriter:
+        """What makes rows of values."""
+        return self._encoding.writer
 
     # -- staging ----------------------------------------------------------------------------------------------------------
 

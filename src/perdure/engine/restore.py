@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
+from perdure.checkpoint.incremental.kinds import is_incremental
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.incremental.outline import Outliner
 from perdure.checkpoint.incremental.tracker import Tracker
-from perdure.checkpoint.incremental.values import value_of
-from perdure.checkpoint.incremental.writer import is_incremental
+from perdure.checkpoint.incremental.values import value_of, write_of
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, CheckpointRow, Entry, Loaded, WriteItem, WriteRow
@@ -93,7 +93,12 @@ class Kept:
         row = self.writes.get((origin, path, kind))
         if row is None:
             return None
-        return [(item.channel, self.value(item)) for item in row.items if item.channel != NO_WRITES]
+        items = [item for item in row.items if item.channel != NO_WRITES]
+        try:
+            return [write_of(item, self.loaded.values, self._serde) for item in items]
+        except CorruptRecord as error:
+            error.checkpoint = error.checkpoint or self.row.id
+            raise
 
     def result(self, origin: int, path: str) -> list[tuple[str, Any]] | None:
         """The stored writes of a task, None if it has no result."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from perdure.checkpoint.incremental.manifest import Manifest, Place
 from perdure.checkpoint.incremental.shadow import Change
-from perdure.checkpoint.records import Packed
+from perdure.checkpoint.records import Packed, ValueRow
 
 
 class Form(NamedTuple):
@@ -51,6 +51,22 @@ class Draft:
         self.form = form
         if self.put is not None:
             self.put(form)
+
+
+class Step(NamedTuple):
+    """The result of a durable step as rows.
+
+    Attributes:
+        form: how it is stored.
+        rows: value rows.
+        single: what segments of one large element hold, by number.
+        packed: the result, encoded as a whole.
+    """
+
+    form: Form
+    rows: list[ValueRow]
+    single: dict[int, bytes]
+    packed: Packed
 
 
 class Fresh(NamedTuple):

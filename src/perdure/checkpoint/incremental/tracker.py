@@ -9,7 +9,8 @@ from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
 from perdure.checkpoint.incremental.manifest import MAX_PARTS, Manifest, Part, Place, joined, parts_of, places_of, sliced
 from perdure.checkpoint.incremental.originals import Known, Originals
 from perdure.checkpoint.incremental.outline import Look, Outline, Outliner
-from perdure.checkpoint.incremental.segments import ONE, count_in, cut, split, tag_of
+from perdure.checkpoint.incremental.seen import Seen
+from perdure.checkpoint.incremental.segments import ALONE, ONE, count_in, cut, split, tag_of
 from perdure.checkpoint.incremental.shadow import Change, Shadow
 from perdure.checkpoint.incremental.watched import ElementEncoder, New
 from perdure.checkpoint.records import Packed, ValueRow
@@ -43,7 +44,7 @@ def written(
     manifest: Manifest,
     counts: Mapping[int, int],
     take: Callable[[int], int],
-    known: Mapping[bytes, int] | None = None,
+    seen: Seen | None = None,
 ) -> Written:
     """A change of the value that `manifest` says, as rows.
 
@@ -52,9 +53,9 @@ def written(
         manifest: the old value.
         counts: how many elements its segments have, by number, where not one.
         take: gives the first of so many consecutive numbers.
-        known: segments of one element that are stored already, by their bytes.
+        seen: segments of one element that are stored already.
     """
-    slices = [_segments(piece.data, known or {}) if isinstance(piece, New) else [] for piece in change.pieces]
+    slices = [_segments(piece.data, seen) if isinstance(piece, New) else [] for piece in change.pieces]
     needed = sum(1 for piece in slices for segment in piece if segment[2] is None)
     number = take(needed) if needed else 0
     rows: list[ValueRow] = []
@@ -83,14 +84,31 @@ def written(
     return Written(Manifest(manifest.kind, count, tuple(parts)), rows, places, new_counts)
 
 
-def _segments(data: Sequence[bytes], known: Mapping[bytes, int]) -> list[tuple[int, bytes, int | None]]:
+def alone(kind: str, data: Sequence[bytes], take: Callable[[int], int]) -> tuple[Manifest, list[ValueRow], dict[int, bytes]]:
+    """A value that has become part of nothing else.
+
+    Returns:
+        Where its elements are, their rows, and what the segments of one large element hold, by number.
+    """
+    segments = cut(data)
+    first = take(len(segments))
+    rows: list[ValueRow] = []
+    single: dict[int, bytes] = {}
+    for n, (count, joined_data) in enumerate(segments, first):
+        rows.append(ValueRow(n, squeezed(Packed(tag_of(count), joined_data))))
+        if count == 1 and len(joined_data) >= ALONE:
+            single[n] = joined_data
+    return Manifest(kind, len(data), ((first, first + len(segments) - 1),)), rows, single
+
+
+def _segments(data: Sequence[bytes], seen: Seen | None) -> list[tuple[int, bytes, int | None]]:
     """Elements as segments: how many, bytes, and the number of a segment that is stored already."""
-    if not known or known.keys().isdisjoint(data):
+    found = [None if seen is None or len(element) < ALONE else seen.find(element) for element in data]
+    if not any(found):
         return [(count, joined_data, None) for count, joined_data in cut(data)]
     segments: list[tuple[int, bytes, int | None]] = []
     waiting: list[bytes] = []
-    for element in data:
-        n = known.get(element)
+    for element, n in zip(data, found, strict=True):
         if n is None:
             waiting.append(element)
             continue
@@ -209,13 +227,13 @@ class Tracker:
         """
         return self._shadow.change_to(value, sound=sound)
 
-    def write(self, change: Change, numbers: Numbers, known: Mapping[bytes, int], *, go_on: bool) -> tuple[Change, Written]:
+    def write(self, change: Change, numbers: Numbers, seen: Seen, *, go_on: bool) -> tuple[Change, Written]:
         """The change as rows. It becomes the value's with `accept`.
 
         Args:
             change: what has become of the value.
             numbers: the thread's.
-            known: segments of one element that are stored already, by their bytes.
+            seen: segments of one element that are stored already.
             go_on: numbers that were kept for this value may be used.
 
         Returns:
@@ -236,7 +254,8 @@ class Tracker:
             block = (first + needed, end)
             return first
 
-        found = written(change, self.manifest, self.counts, take, known)
+        # A part for each element that lies elsewhere: too many would have the value written once again as a whole.
+        found = written(change, self.manifest, self.counts, take, seen if len(self.manifest.parts) < MAX_PARTS // 2 else None)
         if len(found.manifest.parts) > MAX_PARTS and change.keeps:
             change = self._shadow.whole(change.columns)
             found = written(change, self.manifest, {}, take)

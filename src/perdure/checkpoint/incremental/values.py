@@ -9,10 +9,20 @@ from perdure.checkpoint.incremental.compression import unsqueezed
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.incremental.segments import MSGPACK, ONE, build
 from perdure.checkpoint.records import Entry, Record, WriteItem
+from perdure.constants import OVERWRITE_PREFIX
 from perdure.errors import CorruptRecord
+from perdure.types import Overwrite
 
 if TYPE_CHECKING:
     from perdure.checkpoint.serde.base import SerializerProtocol
+
+
+def write_of(item: WriteItem, values: Mapping[int, tuple[str, bytes]], serde: SerializerProtocol) -> tuple[str, Any]:
+    """The channel and the value of a write; see `value_of`."""
+    value = value_of(item, values, serde)
+    if item.channel.startswith(OVERWRITE_PREFIX):
+        return item.channel[len(OVERWRITE_PREFIX) :], Overwrite(value)
+    return item.channel, value
 
 
 def value_of(item: Entry | WriteItem, values: Mapping[int, tuple[str, bytes]], serde: SerializerProtocol) -> Any:

@@ -5,18 +5,19 @@ element, and nothing is stored twice that one commit, or the run so far, has sto
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from hashlib import blake2b
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.checkpoint.incremental.compression import squeezed
-from perdure.checkpoint.incremental.drafts import Draft, Form, Fresh, place_of
+from perdure.checkpoint.incremental.drafts import Draft, Form, Fresh, Step, place_of
+from perdure.checkpoint.incremental.kinds import KINDS, is_incremental
 from perdure.checkpoint.incremental.manifest import Manifest, is_within, merged_spans, parts_of
 from perdure.checkpoint.incremental.originals import Known
 from perdure.checkpoint.incremental.outline import Outliner
-from perdure.checkpoint.incremental.segments import ALONE, MSGPACK, cut, tag_of
+from perdure.checkpoint.incremental.seen import REMEMBERED, Seen, digest_of
+from perdure.checkpoint.incremental.segments import ALONE, MSGPACK
 from perdure.checkpoint.incremental.shadow import Change
-from perdure.checkpoint.incremental.tracker import Tracker, Written, written
+from perdure.checkpoint.incremental.tracker import Tracker, Written, alone, written
 from perdure.checkpoint.incremental.watched import ElementEncoder, columns_of
 from perdure.checkpoint.records import INLINE_LIMIT, Entry, Packed, ValueRow
 from perdure.errors import NotStorable
@@ -34,10 +35,8 @@ WORTH_KEEPING = 16 * 1024
 SCATTERED = 8
 """What was written refers to the elements it became if these lie in at most so many parts."""
 
-REMEMBERED = 1024
-"""Digests of large values, and elements, that are remembered to be found again."""
-
-_KIND: Mapping[type, str] = {list: "list", dict: "dict", set: "set"}
+LARGE = 4096
+"""An element of a channel's value that has at least this many bytes is found again when it is written to another channel or place."""
 
 
 class ValueWriter:
@@ -58,6 +57,7 @@ class ValueWriter:
         "_accepting",
         "_attempt",
         "_elements",
+        "_just_added",
         "_known",
         "_new_drafts",
         "_new_known",
@@ -77,7 +77,8 @@ class ValueWriter:
         self._trackers: dict[str, Tracker] = {}
         self._stored: dict[int, tuple[str, bytes]] = {}
         self._known: dict[bytes, int] = {}
-        self._elements: dict[bytes, int] = {}
+        self._elements = Seen()
+        self._just_added = Seen()
         self.rows: list[ValueRow] = []
         self.drafts: list[Draft] = []
         self._attempt: list[ValueRow] = []
@@ -162,13 +163,15 @@ class ValueWriter:
         gone = {row.n for row in self.rows if not is_within(row.n, spans)}
         self.rows = [row for row in self.rows if row.n not in gone]
         self._known = {digest: n for digest, n in self._known.items() if n not in gone}
-        self._elements = {data: n for data, n in self._elements.items() if n not in gone}
+        self._elements.drop(gone)
+        self._just_added = Seen()
 
     def taken(self) -> list[ValueRow]:
         """The rows to be committed now; every draft has got its form."""
         for draft in self.drafts:
             draft.settle(self._alone(draft))
         self.drafts = []
+        self._just_added = Seen()
         rows, self.rows = self.rows, []
         return rows
 
@@ -196,7 +199,7 @@ class ValueWriter:
         data = packed.data
         if data.__class__ is not bytes or len(data) <= INLINE_LIMIT:
             return Form(packed)
-        digest = _digest(packed)
+        digest = digest_of(data, packed.tag)
         ref = self._found(packed, digest)
         if ref is None:
             ref = number or self._numbers.take()
@@ -207,6 +210,8 @@ class ValueWriter:
     def _found(self, packed: Packed, digest: bytes) -> int | None:
         """The number of a row that holds this value already."""
         ref = self._known.get(digest) or self._new_known.get(digest)
+        if ref is None and packed.tag == MSGPACK:
+            ref = self._elements.find(packed.data)
         if ref is not None or not self._stored:
             return ref
         row = squeezed(packed)
@@ -218,13 +223,13 @@ class ValueWriter:
         Raises:
             NotStorable: it cannot be stored.
         """
-        kind = _KIND.get(type(value))
+        kind = KINDS.get(type(value))
         if not is_incremental(self._serde()):
             return self.whole(value)
         if kind is None:
             packed = Packed(*self._serde().dumps_typed(value))
             small = len(packed.data) < max(ALONE, INLINE_LIMIT + 1)
-            if packed.tag != MSGPACK or small or self._found(packed, _digest(packed)) is not None:
+            if packed.tag != MSGPACK or small or self._found(packed, digest_of(packed.data, packed.tag)) is not None:
                 return self._form(packed)
             draft = Draft(owner, channel, "one")
             draft.data, draft.number = [packed.data], self._numbers.take()
@@ -269,7 +274,7 @@ class ValueWriter:
         Raises:
             NotStorable: it cannot be stored.
         """
-        kind = _KIND.get(type(value))
+        kind = KINDS.get(type(value))
         tracker = self._trackers.get(key)
         if kind is None or not is_incremental(self._serde()):
             self.forget(key)
@@ -306,6 +311,9 @@ class ValueWriter:
         self._attempt += now.rows
         self._accept(key, tracker, change, now)
         data = change.fresh
+        for element, (n, _) in zip(data, now.places, strict=True):
+            if len(element) >= LARGE:
+                self._accepting.append(partial(self._elements.add, element, n))
         first: dict[bytes, int] = {}
         for at, element in enumerate(data):
             first.setdefault(element, at)
@@ -347,14 +355,19 @@ class ValueWriter:
         """Let written values refer to the elements that they have become."""
         if not fresh:
             return
+        if any(draft.change is not None for draft in (*self.drafts, *self._new_drafts)):
+            for added in fresh.values():
+                for data, where in added.first.items():
+                    if len(data) >= ALONE:
+                        self._just_added.add(data, added.places[where][0])
         cursors: dict[str, int] = {}
         for draft in [*self.drafts, *self._new_drafts]:
             new = fresh.get(draft.channel)
             form = None
             if new is not None and draft.data and draft.kind == "one":
-                at = new.first.get(draft.data[0])
+                alike = new.first.get(draft.data[0]) if new.kind != "dict" else None
                 # Elements of this size have segments of their own.
-                form = None if at is None or new.kind == "dict" else Form(None, new.places[at][0])
+                form = None if alike is None else Form(None, new.places[alike][0])
             elif new is not None and draft.data and new.kind == draft.kind:
                 at = place_of(draft.data, new, cursors.get(draft.channel, 0))
                 if at is not None:
@@ -381,7 +394,7 @@ class ValueWriter:
     def _alone(self, draft: Draft) -> Form:
         """The form of a written value that has not become elements of a channel."""
         if draft.change is not None and draft.before is not None:
-            found = written(draft.change, draft.before, draft.counts, self._numbers.reserve)
+            found = written(draft.change, draft.before, draft.counts, self._numbers.reserve, self._just_added)
             self.rows += found.rows
             draft.counts = found.counts
             return Form(None, None, found.manifest)
@@ -391,34 +404,41 @@ class ValueWriter:
             form = self._form(Packed(MSGPACK, data[0]), draft.number)
             self.end()
             return form
-        segments = cut(data)
-        first = self._numbers.reserve(len(segments))
-        for n, (count, joined) in enumerate(segments, first):
-            self.rows.append(ValueRow(n, squeezed(Packed(tag_of(count), joined))))
-            if count == 1 and len(joined) >= ALONE:
-                self._elements[joined] = n
-        if len(self._elements) > REMEMBERED:
-            self._elements.clear()
-        return Form(None, None, Manifest(draft.kind, len(data), ((first, first + len(segments) - 1),)))
+        manifest, rows, single = alone(draft.kind, data, self._numbers.reserve)
+        self.rows += rows
+        for n, element in single.items():
+            self._elements.add(element, n)
+        return Form(None, None, manifest)
+
+    # -- durable steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, value: Any, packed: Packed) -> Step:
+        """The result of a durable step, whose commit is its own. May be called from any thread: nothing is staged here.
+
+        Args:
+            value: the result.
+            packed: the same, encoded.
+        """
+        if packed.data.__class__ is not bytes or len(packed.data) <= INLINE_LIMIT:
+            return Step(Form(packed), [], {}, packed)
+        kind = KINDS.get(type(value))
+        if kind is not None and len(packed.data) > WHOLE_LIMIT and is_incremental(self._serde()):
+            try:
+                data = columns_of(value).encoded(self._encoder())
+            except NotStorable:
+                data = []
+            if data:
+                manifest, rows, single = alone(kind, sorted(data) if kind == "set" else data, self._numbers.reserve)
+                return Step(Form(None, None, manifest), rows, single, packed)
+        n = self._numbers.take()
+        return Step(Form(None, n), [ValueRow(n, squeezed(packed))], {}, packed)
+
+    def remember_step(self, step: Step) -> None:
+        """A step's result has been stored: what a node makes of it refers to it. May be called from any thread."""
+        for n, element in step.single.items():
+            self._elements.add(element, n)
+        if step.form.ref is not None:
+            self._known[digest_of(step.packed.data, step.packed.tag)] = step.form.ref
 
     def _encoder(self) -> ElementEncoder:
         return cast(ElementEncoder, self._serde())
-
-
-def _digest(packed: Packed) -> bytes:
-    return blake2b(packed.data, digest_size=16, key=packed.tag.encode()[:64]).digest()
-
-
-def is_incremental(serde: SerializerProtocol) -> bool:
-    """Whether a serializer can store elements one by one. One that changes how values are encoded must say so for elements as well."""
-    return _is_incremental(type(serde))
-
-
-@cache
-def _is_incremental(cls: type) -> bool:
-    if not hasattr(cls, "dumps_elements"):
-        return False
-    owners = [
-        next((c for c in cls.__mro__ if name in vars(c)), object) for name in ("dumps_elements", "dumps_typed", "loads_typed")
-    ]
-    return all(issubclass(owners[0], owner) for owner in owners[1:])
