@@ -73,7 +73,8 @@ class ValueWriter:
     def __init__(self, numbers: Numbers, serde: Callable[[], SerializerProtocol]) -> None:
         self._numbers = numbers
         self._serde = serde
-        self._outliner = Outliner(lambda cls: self._encoder().made_of(cls))
+        # Without a way back to here: a run that has ended is to be freed at once, with its state, its saver and what that holds.
+        self._outliner = Outliner(lambda cls: cast(ElementEncoder, serde()).made_of(cls))
         self._trackers: dict[str, Tracker] = {}
         self._stored: dict[int, tuple[str, bytes]] = {}
         self._known: dict[bytes, int] = {}
