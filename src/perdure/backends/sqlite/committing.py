@@ -197,11 +197,7 @@ def delete(database: Database, thread: str, now_ns: int) -> None:
         return
     # The write-ahead log still tells what was there, until it is written over. Emptied now if nobody is reading it; waiting for
     # readers could take as long as they please.
-    timeout = execute("PRAGMA busy_timeout").fetchone()[0]
     try:
-        execute("PRAGMA busy_timeout = 0")
         execute(sql.TRUNCATE_WAL).fetchall()
     except sqlite3.OperationalError:
         pass
-    finally:
-        execute(f"PRAGMA busy_timeout = {timeout}")

@@ -27,13 +27,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-BUSY_TIMEOUT = 5.0
-"""Seconds that a transaction waits for another process's."""
+BUSY_TIMEOUT = 30.0
+"""Seconds that a transaction waits for another process's. Longer than a disk is ever busy; somebody may also have a shell open."""
+
+_LOOK_AGAIN = 0.004
+"""Seconds between two tries to begin a transaction while another process has the lock. SQLite itself comes to wait 0.1 seconds before it
+tries again, and a process that commits all the time frees the lock for much less: of four such processes, one waited for 1.5 seconds,
+with this for 0.18."""
 
 _FORK_PATIENCE = 10.0
 """Seconds that a fork waits for a script to end."""
 
 _SQLITE_BUSY = 5
+_SQLITE_READONLY = 8
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -109,13 +115,26 @@ class SharedSqlite:
         """
         with self._lock:
             database = self._database or self._open()
-            try:
-                return script(database, *args)
-            except BaseException:
-                # SQLite itself rolls back after some errors (disk full), not after others (a broken constraint).
-                if database.connection.in_transaction:
-                    self._roll_back(database)
-                raise
+            deadline = 0.0
+            while True:
+                try:
+                    return script(database, *args)
+                except BaseException as error:
+                    # SQLite itself rolls back after some errors (disk full), not after others (a broken constraint).
+                    if database.connection.in_transaction:
+                        self._roll_back(database)
+                    if not _is_busy(error):
+                        if name := getattr(error, "sqlite_errorname", ""):
+                            error.add_note(f"{name} in the database {self.name}")
+                        raise
+                    now = time.monotonic()
+                    deadline = deadline or now + self._busy_timeout
+                    if now >= deadline:
+                        error.add_note(f"another process has had the lock of {self.name} for {self._busy_timeout} seconds")
+                        raise
+                # Nothing of the script is left, so it begins anew.
+                time.sleep(_LOOK_AGAIN)
+                database = self._database or self._open()
 
     def close(self) -> None:
         """Close the connection; further scripts are refused. Scripts that began before end first."""
@@ -161,12 +180,17 @@ class SharedSqlite:
                 return self._database
             except sqlite3.Error as error:
                 # Switching a new file to WAL does not wait for other processes that do the same, whatever the busy timeout.
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF != _SQLITE_BUSY or time.monotonic() >= deadline:
-                    error.add_note(f"while opening the database {self.name}{self._no_folder()}")
+                if not _is_busy(error) or time.monotonic() >= deadline:
+                    error.add_note(f"while opening the database {self.name}{self._advice(error)}")
                     raise
-            time.sleep(0.005)
+            time.sleep(_LOOK_AGAIN)
 
-    def _no_folder(self) -> str:
+    def _advice(self, error: sqlite3.Error) -> str:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_READONLY:
+            return (
+                ": even for reading, its folder must be writable, for SQLite keeps the write-ahead log there. A file that nobody writes "
+                "to is read with 'file:PATH?immutable=1'"
+            )
         if self._in_memory or self.name.startswith("file:") or Path(self.name).parent.is_dir():
             return ""
         return ": its folder does not exist, and a saver makes none"
@@ -176,7 +200,7 @@ class SharedSqlite:
 
         connection = sqlite3.connect(
             self.name,
-            timeout=self._busy_timeout,
+            timeout=0,  # `run` waits
             isolation_level=None,  # transactions begin and end where the scripts say
             check_same_thread=False,  # the lock guards it
             uri=self.name.startswith("file:"),
@@ -334,6 +358,10 @@ def is_of_one_thread(connection: sqlite3.Connection) -> bool:
     thread.start()
     thread.join()
     return refused
+
+
+def _is_busy(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY
 
 
 def _target(path: str | Path) -> tuple[str, bool, bool]:
