@@ -302,7 +302,7 @@ class EmptyChannelError(PerdureError, LookupError):
 
 
 class SaveFailed(PerdureError, RuntimeError):
-    """A checkpoint could not be stored; `__cause__` is the database's error."""
+    """A checkpoint could not be stored, or a thread not deleted; `__cause__` is the database's error."""
 
     code = "SAVE_FAILED"
 
@@ -327,7 +327,7 @@ class SelfBusy(ThreadBusy):
 
 
 class LeaseLost(PerdureError, RuntimeError):
-    """Another run took this thread over; nothing of the refused write is stored."""
+    """Another run took this thread over, or this process was forked from the one that runs it; nothing of the refused write is stored."""
 
     code = "LEASE_LOST"
 

@@ -146,6 +146,7 @@ def test_a_dead_holder_is_taken_over_at_once_and_a_living_one_is_not(tmp_path: P
     lease: LeaseRow = store.load("t", "", None).thread.lease
     assert lease.expires_ns > NOW
     assert identity.is_dead(lease)
+    take.over = lease.mark
     store.commit(take)
     assert store.load("t", "", None).thread.lease.token == "mine"
     store.drive(store.records.close())

@@ -93,7 +93,7 @@ class Mortal(WrappingRecords):
             raise Died
         await super().commit(commit)
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         pass
 
     async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:

@@ -109,7 +109,7 @@ def test_P9_a_holder_that_cannot_be_proved_dead_is_waited_for(kind: str, tmp_pat
     elsewhere = type(here)("there", "another-host", here.boot, here.pid, "0", here.since_ns)
     with ThreadPoolExecutor(1) as pool:
         with monkeypatch.context() as patched:
-            patched.setattr(identity, "holder", lambda run_id, since_ns: elsewhere)
+            patched.setattr(identity, "holder", lambda *_: elsewhere)
             zombie = pool.submit(way.invoke, slow, {"log": []}, on())
             assert stalled.inside.wait(10)
         with pytest.raises(ThreadBusy, match="another-host"):

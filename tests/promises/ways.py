@@ -144,6 +144,15 @@ class Ledger:
         return self.way.node(node)
 
 
+def log_loop(node: Callable[..., Any], length: int) -> StateGraph[Any, Any, Any, Any]:
+    """A node that runs until the log is so long."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
+    builder.add_node("step", node)
+    builder.add_edge(START, "step")
+    builder.add_conditional_edges("step", lambda state: "step" if len(state["log"]) < length else END)
+    return builder
+
+
 def chain(*nodes: tuple[str, Any]) -> StateGraph[Any, Any, Any, Any]:
     """A graph of nodes in a row."""
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)

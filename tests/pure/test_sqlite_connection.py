@@ -23,9 +23,9 @@ from perdure.backends.sqlite.schema import Database
 from perdure.bridge import run_blocking
 from perdure.checkpoint.records import StaleLoad
 from perdure.errors import SaverClosed
-from tests.pure.test_sqlite_records import blocking, commit, fill, row, shared
+from tests.pure.test_sqlite_records import blocking, commit, fill, host, row, shared
 
-__all__ = ["shared"]
+__all__ = ["host", "shared"]
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

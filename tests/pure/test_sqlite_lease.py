@@ -9,11 +9,12 @@ import pytest
 
 from perdure.backends.sqlite.connections import SharedSqlite, open_sqlite
 from perdure.checkpoint import identity
-from perdure.checkpoint.records import RESULT, LeaseRow, Packed, StaleLoad, ValueRow, WriteRow
+from perdure.checkpoint.records import RESULT, Packed, StaleLoad, ValueRow, WriteRow
 from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
-from tests.pure.test_sqlite_records import NOW, SECOND, Store, blocking, commit, row, shared, store
+from perdure.testing.clock import ManualClock
+from tests.pure.test_sqlite_records import NOW, SECOND, Store, blocking, commit, host, row, shared, store
 
-__all__ = ["shared", "store"]
+__all__ = ["host", "shared", "store"]
 
 
 def rows(n: int) -> dict[str, Any]:
@@ -27,9 +28,10 @@ def counts(shared: SharedSqlite) -> list[int]:
     return shared.run(lambda database: [database.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in tables])
 
 
-def test_a_run_takes_keeps_and_releases(store: Store):
+def test_a_run_takes_keeps_and_releases(store: Store, host: ManualClock):
     store.commit(commit(lease="take", **rows(1)))
-    store.commit(commit(lease="keep", now_ns=NOW + 5 * SECOND, **rows(2)))
+    host.advance(5)
+    store.commit(commit(lease="keep", **rows(2)))
     assert store.load("t", "", None).thread.lease.expires_ns == NOW + 35 * SECOND
     store.commit(commit(lease="release", **rows(3)))
     thread = store.load("t", "", None).thread
@@ -75,9 +77,10 @@ def test_a_thread_that_is_not_there_is_loaded_again(store: Store, stale: dict[st
         store.commit(commit(lease="take", **stale))
 
 
-def test_an_expired_lease_is_taken_over_and_the_zombie_refused(store: Store, shared: SharedSqlite):
+def test_an_expired_lease_is_taken_over_and_the_zombie_refused(store: Store, shared: SharedSqlite, host: ManualClock):
     store.commit(commit(lease="take", token="old", holder=identity.holder("old", NOW), **rows(1)))
-    late: dict[str, Any] = {"epoch": 2, "expect_head": 1, "first_n": 2, "now_ns": NOW + 30 * SECOND}
+    host.advance(30)
+    late: dict[str, Any] = {"epoch": 2, "expect_head": 1, "first_n": 2}
     store.commit(commit(lease="take", token="new", **late, **rows(2)))
     before = counts(shared)
     for op in ("keep", "release"):
@@ -86,14 +89,16 @@ def test_an_expired_lease_is_taken_over_and_the_zombie_refused(store: Store, sha
     assert counts(shared) == before
     assert store.load("t", "", None).thread.lease.token == "new"
     store.release("t", "old", 1, "error")
-    store.renew([("t", "old", 1)], NOW + 900 * SECOND)
+    store.renew([("t", "old", 1)], 900 * SECOND)
     thread = store.load("t", "", None).thread
     assert (thread.lease.token, thread.status, thread.lease.expires_ns) == ("new", "idle", NOW + 60 * SECOND)
 
 
-def test_an_expired_holder_goes_on_while_nobody_took_over(store: Store):
+def test_an_expired_holder_goes_on_while_nobody_took_over(store: Store, host: ManualClock):
     store.commit(commit(lease="take", **rows(1)))
-    store.commit(commit(lease="keep", now_ns=NOW + 500 * SECOND, **rows(2)))
+    host.advance(500)
+    assert store.load("t", "", None).thread.lease.expired
+    store.commit(commit(lease="keep", **rows(2)))
     assert store.load("t", "", None).thread.lease.expires_ns == NOW + 530 * SECOND
 
 
@@ -103,43 +108,37 @@ def test_another_epoch_of_the_same_token_is_refused(store: Store):
         store.commit(commit(lease="keep", epoch=2))
 
 
-@pytest.mark.parametrize("dead", [True, False])
-def test_a_holder_proved_dead_is_taken_over(store: Store, monkeypatch: Any, dead: bool):
-    asked: list[str] = []
-
-    def is_dead(lease: LeaseRow) -> bool:
-        asked.append(str(lease.token))
-        return dead
-
-    monkeypatch.setattr(identity, "is_dead", is_dead)
+def test_a_lease_is_taken_over_exactly_as_it_was_seen(store: Store, host: ManualClock):
     store.commit(commit(lease="take", token="old", **rows(1)))
-    assert asked == []
-    take = commit(lease="take", token="new", epoch=2, expect_head=1, first_n=2, **rows(2))
-    if dead:
+    seen = store.load("t", "", None).thread.lease.mark
+    host.advance(1)
+    store.renew([("t", "old", 1)], 30 * SECOND)
+    take = commit(lease="take", token="new", epoch=2, expect_head=1, first_n=2, over=seen, **rows(2))
+    with pytest.raises(ThreadBusy):
         store.commit(take)
-        assert store.load("t", "", None).thread.lease.token == "new"
-    else:
-        with pytest.raises(ThreadBusy):
-            store.commit(take)
-    assert asked == ["old"]
+    take.over = store.load("t", "", None).thread.lease.mark
+    store.commit(take)
+    assert store.load("t", "", None).thread.lease.token == "new"
 
 
-def test_nobody_is_asked_about_an_expired_holder(store: Store, monkeypatch: Any):
-    monkeypatch.setattr(identity, "is_dead", lambda lease: pytest.fail("asked"))
-    store.commit(commit(lease="take", token="old"))
-    store.commit(commit(lease="take", token="new", epoch=2, now_ns=NOW + 31 * SECOND))
-
-
-def test_leases_are_renewed_together(store: Store):
+def test_leases_are_renewed_together(store: Store, host: ManualClock):
     for name in "abc":
         store.commit(commit(name, lease="take", token=name))
-    later = NOW + 77 * SECOND
-    store.renew([("a", "a", 1), ("b", "wrong", 1), ("c", "c", 1), ("gone", "x", 1)], later)
+    host.advance(20)
+    store.renew([("a", "a", 1), ("b", "wrong", 1), ("c", "c", 1), ("gone", "x", 1)], 77 * SECOND)
     expires = [store.load(name, "", None).thread.lease.expires_ns for name in "abc"]
-    assert expires == [later, NOW + 30 * SECOND, later]
-    store.renew([("a", "a", 1)], NOW)
-    assert store.load("a", "", None).thread.lease.expires_ns == later, "a renewal never shortens"
-    store.renew([], later)
+    assert expires == [NOW + 97 * SECOND, NOW + 30 * SECOND, NOW + 97 * SECOND]
+    store.renew([], 77 * SECOND)
+
+
+def test_a_renewal_shows_that_the_holder_lives_though_the_clock_was_set_back(store: Store, host: ManualClock):
+    store.commit(commit(lease="take"))
+    before = store.load("t", "", None).thread.lease
+    host.step_back(3600)
+    store.renew([("t", "secret", 1)], 30 * SECOND)
+    after = store.load("t", "", None).thread.lease
+    assert after.mark != before.mark
+    assert not after.expired
 
 
 def test_a_lease_is_given_back_with_a_status(store: Store):

@@ -34,6 +34,7 @@ from perdure.checkpoint.records import (
 from perdure.checkpoint.rows import checkpoint_row
 from perdure.errors import CorruptRecord, SaveFailed
 from perdure.ids import checkpoint_id
+from perdure.testing.clock import ManualClock
 
 NOW = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -57,8 +58,14 @@ def blocking(shared: SharedSqlite) -> Store:
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[SharedSqlite]:
-    shared = open_sqlite(tmp_path / "threads.db", synchronous="normal")
+def host() -> ManualClock:
+    """The clock of the machine, by which leases run out."""
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def shared(tmp_path: Path, host: ManualClock) -> Iterator[SharedSqlite]:
+    shared = open_sqlite(tmp_path / "threads.db", synchronous="normal", host_clock=host)
     yield shared
     shared.close()
 

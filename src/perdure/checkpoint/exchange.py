@@ -42,7 +42,9 @@ from perdure.checkpoint.records import (
     WriteRow,
 )
 from perdure.checkpoint.records import ERROR as ERROR_KIND
+from perdure.checkpoint.saving import save
 from perdure.checkpoint.serde.base import SerializerProtocol
+from perdure.checkpoint.watch import Watch
 from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
 from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint
@@ -65,16 +67,16 @@ class Exchange:
         records: the database, in the colour of the call.
         serde: how values become bytes.
         clock: wall time.
-        lease_seconds: how long the lease of a single write would last, if it did not end with it.
+        watch: tells which leases of dead holders may be taken over.
     """
 
-    __slots__ = ("_clock", "_lease_seconds", "_records", "_serde")
+    __slots__ = ("_clock", "_records", "_serde", "_watch")
 
-    def __init__(self, records: RecordStore, serde: SerializerProtocol, clock: Clock, lease_seconds: float) -> None:
+    def __init__(self, records: RecordStore, serde: SerializerProtocol, clock: Clock, watch: Watch) -> None:
         self._records = records
         self._serde = serde
         self._clock = clock
-        self._lease_seconds = lease_seconds
+        self._watch = watch
 
     # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -225,13 +227,14 @@ class Exchange:
             ThreadBusy: a run holds the thread.
             ThreadDeleted: its parent's thread was deleted.
             NotStorable: a value cannot be stored.
+            SaveFailed: the database failed.
         """
         thread, namespace, parent = address(config)
         while True:
             loaded = await self._records.load(thread, namespace or ROOT_NS, parent)
             _refuse_deleted(loaded, parent)
             try:
-                await self._records.commit(self._put(loaded, namespace, parent, checkpoint, metadata, new_versions))
+                await save(self._records, self._put(loaded, namespace, parent, checkpoint, metadata, new_versions))
             except StaleLoad:
                 continue
             return _config(thread, namespace, checkpoint["id"])
@@ -300,8 +303,9 @@ class Exchange:
             thread.lease.epoch + 1,
             thread.head,
             now,
-            int(self._lease_seconds * 1e9),
+            0,  # taken and given back in one write
             identity.holder("", now),
+            self._watch.over(thread.thread, thread.lease),
             numbers.first_n,
             numbers.next_n,
             thread.newest,
@@ -323,6 +327,7 @@ class Exchange:
             ThreadDeleted: the thread was deleted.
             UnknownCheckpoint: the thread has no such checkpoint.
             NotStorable: a value cannot be stored.
+            SaveFailed: the database failed.
         """
         thread, namespace, checkpoint = address(config)
         if checkpoint is None:
@@ -349,7 +354,7 @@ class Exchange:
             commit.writes = rows
             commit.next_n = numbers.next_n
             try:
-                await self._records.commit(commit)
+                await save(self._records, commit)
             except StaleLoad:
                 continue
             return

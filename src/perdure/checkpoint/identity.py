@@ -21,16 +21,21 @@ def _me() -> tuple[int, str, str, str]:
     return _self
 
 
-def holder(run_id: str, since_ns: int) -> Holder:
-    """This process as the holder of a lease."""
+def holder(run_id: str, since_ns: int, lease_ns: int = 0) -> Holder:
+    """This process as the holder of a lease that lasts `lease_ns`."""
     pid, host, boot, started = _me()
-    return Holder(run_id, host, boot, pid, started, since_ns)
+    return Holder(run_id, host, boot, pid, started, since_ns, lease_ns)
+
+
+def is_this_process(holder: Holder) -> bool:
+    """Whether a holder made here is still this process, and not the one that this was forked from."""
+    return holder.pid == os.getpid()
 
 
 def is_dead(lease: LeaseRow) -> bool:
     """Whether the holder is proved dead: it ran on this machine since its last boot, and its process is gone or another one.
 
-    False where nothing can be proved (another host, another container, a system without /proc whose pid is in use).
+    False where nothing can be proved: another host, another container, a system without /proc (macOS, Windows) whose pid is in use.
     """
     other = lease.holder
     if lease.token is None or other is None:
@@ -48,7 +53,11 @@ def _boot() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
-        return f"{sys.platform}"
+        # Elsewhere the machine is told by its network card. Where there is none, this number is made up anew by each process, and
+        # then nothing is proved of any other.
+        import uuid
+
+        return f"{sys.platform}/{uuid.getnode():012x}"
 
 
 def _start_of(pid: int) -> str:
@@ -75,5 +84,5 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return not Path("/proc/self").exists()
+        pass
+    return True

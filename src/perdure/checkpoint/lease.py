@@ -1,13 +1,14 @@
 """Who may write to a thread: pure verdicts over lease rows.
 
-Nothing here reads a clock or asks the operating system; `checkpoint/identity.py` does, and hands in what it found.
+Nothing here reads a clock or asks the operating system. Whether a lease has run out says the database that holds it (`expired`),
+whether its holder is dead or gone `checkpoint/watch.py` (`Commit.over`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from perdure.checkpoint.records import Commit, LeaseRow, StaleLoad, ThreadRow
+from perdure.checkpoint.records import Commit, Holder, LeaseMark, LeaseRow, StaleLoad, ThreadRow
 from perdure.clock import iso_of
 from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
 
@@ -36,19 +37,26 @@ def busy(thread: str, lease: LeaseRow) -> ThreadBusy:
     )
 
 
-def is_free(lease: LeaseRow, now_ns: int, *, dead: bool) -> bool:
-    """Whether a lease may be taken: nobody holds it, it has expired, or its holder is proved `dead`."""
-    return lease.token is None or lease.expires_ns <= now_ns or dead
+def forked(thread: str, holder: Holder) -> LeaseLost:
+    """The error for a write of a process that was forked from the one that holds the lease."""
+    return LeaseLost(
+        f"this run of thread {thread!r} belongs to process {holder.pid}, from which this one was forked; nothing of this write was "
+        "stored. A process that was forked starts runs of its own",
+        thread=thread,
+    )
 
 
-def check(commit: Commit, thread: ThreadRow | None, *, now_ns: int, dead: bool, tombstone: int) -> None:
+def is_free(lease: LeaseRow, over: LeaseMark | None = None) -> bool:
+    """Whether a lease may be taken: nobody holds it, it has run out, or it is still exactly the one that may be taken over."""
+    return lease.token is None or lease.expired or (over is not None and lease.mark == over)
+
+
+def check(commit: Commit, thread: ThreadRow | None, *, tombstone: int) -> None:
     """Refuse a commit whose condition does not hold.
 
     Args:
         commit: what is to be written.
         thread: the thread's row as it is now; None: there is none.
-        now_ns: the database's wall clock.
-        dead: the present holder is proved dead.
         tombstone: the incarnation that was deleted last, 0 if none was.
 
     Raises:
@@ -69,7 +77,7 @@ def check(commit: Commit, thread: ThreadRow | None, *, now_ns: int, dead: bool, 
                 thread=commit.thread,
             )
         return
-    if not is_free(lease, now_ns, dead=dead):
+    if not is_free(lease, commit.over):
         raise busy(commit.thread, lease)
     expected = (commit.expect_head, commit.incarnation, commit.first_n, commit.epoch)
     if (thread.head, thread.incarnation, thread.next_n, lease.epoch + 1) != expected:
@@ -91,11 +99,11 @@ def _check_missing(commit: Commit, tombstone: int) -> None:
         raise StaleLoad(commit.thread)
 
 
-def after(commit: Commit, lease: LeaseRow) -> LeaseRow:
-    """The lease row after the commit."""
+def after(commit: Commit, lease: LeaseRow, now_ns: int) -> LeaseRow:
+    """The lease row after the commit, `now_ns` being the database's clock."""
     op = commit.lease
     if op == "take":
-        return LeaseRow(commit.token, commit.epoch, commit.now_ns + commit.lease_ns, commit.holder)
+        return LeaseRow(commit.token, commit.epoch, now_ns + commit.lease_ns, commit.holder)
     if op == "keep":
-        return LeaseRow(lease.token, lease.epoch, commit.now_ns + commit.lease_ns, lease.holder)
+        return LeaseRow(lease.token, lease.epoch, now_ns + commit.lease_ns, lease.holder)
     return LeaseRow(None, lease.epoch + (op == "once"), 0, None)

@@ -178,7 +178,10 @@ class BranchRow(NamedTuple):
 
 @dataclass(slots=True)
 class Holder:
-    """Who holds a lease, as far as others can check: enough to tell a dead process on this machine from a living one."""
+    """Who holds a lease, as far as others can check: enough to tell a dead process on this machine from a living one.
+
+    `lease_ns` is how long its leases last; 0: it did not say.
+    """
 
     run_id: str
     host: str
@@ -186,6 +189,15 @@ class Holder:
     pid: int
     started: str
     since_ns: int
+    lease_ns: int = 0
+
+
+class LeaseMark(NamedTuple):
+    """Which lease, and as of which renewal: every commit and every renewal of its holder makes it another one."""
+
+    token: str
+    epoch: int
+    expires_ns: int
 
 
 @dataclass(slots=True)
@@ -195,14 +207,21 @@ class LeaseRow:
     Attributes:
         token: the holder's secret; None: nobody holds it.
         epoch: grows with each taking; a holder with an older one is refused.
-        expires_ns: by the database's wall clock.
+        expires_ns: when it runs out, by the database's clock. Changes with every commit and renewal, and says nothing to other clocks.
         holder: who.
+        expired: it had run out when it was read, by the database's clock.
     """
 
     token: str | None = None
     epoch: int = 0
     expires_ns: int = 0
     holder: Holder | None = None
+    expired: bool = False
+
+    @property
+    def mark(self) -> LeaseMark | None:
+        """What tells it from the same lease after a renewal; None if nobody holds it."""
+        return None if self.token is None else LeaseMark(self.token, self.epoch, self.expires_ns)
 
 
 @dataclass(slots=True)
@@ -254,12 +273,16 @@ class Commit:
 
     It is refused as a whole, with nothing stored, unless its condition holds:
 
-    * `take`, `once`: nobody (alive) holds the lease, else ThreadBusy; and the thread's head, incarnation and first free number
-      are still `expect_head`, `incarnation` and `first_n`, else StaleLoad, upon which the caller loads again. A thread that does
-      not exist is created; if it was deleted before, `incarnation` must be that of the tombstone plus one. `take` raises the
-      epoch by one: the holder's epoch is then `epoch`, which the caller knows beforehand from what it loaded.
+    * `take`, `once`: nobody holds the lease, or it has run out by the database's clock, or it is still exactly `over`, else
+      ThreadBusy; and the thread's head, incarnation and first free number are still `expect_head`, `incarnation` and `first_n`, else
+      StaleLoad, upon which the caller loads again. A thread that does not exist is created; if it was deleted before, `incarnation`
+      must be that of the tombstone plus one. `take` raises the epoch by one: the holder's epoch is then `epoch`, which the caller
+      knows beforehand from what it loaded.
     * `keep`, `release`: token and epoch are still the holder's, else LeaseLost, or ThreadDeleted if the thread is gone.
-      They extend the lease.
+
+    `take` and `keep` let the lease run out `lease_ns` after now by the database's clock. `now_ns` is the caller's clock and dates
+    rows only: two callers may disagree on it by any amount. `over` is a lease whose holder the caller found dead or gone (see
+    `checkpoint/watch.py`); the store compares and judges nothing.
 
     `next_n` and `newest` only ever grow: branches that run at the same time may commit in any order.
     """
@@ -273,6 +296,7 @@ class Commit:
     now_ns: int
     lease_ns: int
     holder: Holder | None = None
+    over: LeaseMark | None = None
     first_n: int = 1
     next_n: int = 1
     newest: int = 0
@@ -418,12 +442,14 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
-        """Extend the given (thread, token, epoch) leases; those that were lost are passed over."""
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
+        """Let the given (thread, token, epoch) leases run out `lease_ns` after now, by the database's clock; those that were lost are
+        passed over.
+        """
         ...
 
     async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
-        """Give a lease back outside of a commit, if it is still held."""
+        """Give a lease back outside of a commit, if it is still held. Carried out even if the caller is cancelled while it waits."""
         ...
 
     async def delete(self, thread: str) -> None:

@@ -9,7 +9,7 @@ otherwise. Reading checks the shape and raises CorruptRecord, so a damaged or fo
     record      ["record", [key, tag, data] | [key, ref] | [key, manifest], …]
     pending     [path, origin, triggers]
     write       [1, [[channel, tag, data] | [channel, ref] | [channel, manifest], …]]
-    holder      [1, run_id, host, boot, pid, started, since_ns]
+    holder      [1, run_id, host, boot, pid, started, since_ns] | [1, run_id, host, boot, pid, started, since_ns, lease_ns]
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def write_items(body: bytes) -> tuple[WriteItem, ...]:
 
 def holder_body(holder: Holder) -> bytes:
     """The holder of a lease."""
-    return _pack([FORMAT, holder.run_id, holder.host, holder.boot, holder.pid, holder.started, holder.since_ns])
+    fields = [FORMAT, holder.run_id, holder.host, holder.boot, holder.pid, holder.started, holder.since_ns]
+    return _pack([*fields, holder.lease_ns] if holder.lease_ns else fields)
 
 
 def holder_again(body: bytes) -> Holder:
@@ -135,7 +136,7 @@ def holder_again(body: bytes) -> Holder:
     Raises:
         CorruptRecord: the bytes are not a holder.
     """
-    fields = _open(body, 7, "the holder of a lease")
+    fields = _open(body, 7, "the holder of a lease", more=1)
     return Holder(*fields[1:])
 
 
@@ -159,7 +160,7 @@ def metadata_again(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _open(body: bytes, size: int, what: str) -> list[Any]:
+def _open(body: bytes, size: int, what: str, *, more: int = 0) -> list[Any]:
     try:
         fields = _unpack(body)
     except ValueError as error:
@@ -168,7 +169,7 @@ def _open(body: bytes, size: int, what: str) -> list[Any]:
         raise CorruptRecord(f"{what} is not a record of this library")
     if fields[0] > FORMAT:
         raise UnknownFormat(f"{what} has format {fields[0]}; this version of perdure reads up to {FORMAT}: upgrade it")
-    if len(fields) != size:
+    if not size <= len(fields) <= size + more:
         raise CorruptRecord(f"{what} has {len(fields)} fields where format {FORMAT} has {size}")
     return fields
 

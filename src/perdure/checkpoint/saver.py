@@ -13,6 +13,9 @@ from perdure.checkpoint.exchange import Exchange
 from perdure.checkpoint.heads import HEAD_CACHE, Heads
 from perdure.checkpoint.inbox import Inbox
 from perdure.checkpoint.lease import LEASE_SECONDS
+from perdure.checkpoint.line import Line
+from perdure.checkpoint.saving import delete
+from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SelfBusy
 from perdure.ids import thread_text
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 class Saver(BaseCheckpointSaver[int]):
     """A saver over a record store. A subclass says where the records are, by `blocking` and `suspending`.
+
+    Attributes:
+        watch: what it has seen of the leases of others.
+        line: who waits for which of its threads.
 
     Args:
         serde: how values become bytes; `JsonPlusSerializer()` if not given.
@@ -54,6 +61,8 @@ class Saver(BaseCheckpointSaver[int]):
         self.lease_seconds = lease_seconds
         self.persist = tuple(persist)
         self.clock = clock
+        self.watch = Watch(clock, lease_seconds)
+        self.line = Line()
         self._renewer: Renewer | None = None
 
     def blocking(self) -> RecordStore:
@@ -68,14 +77,14 @@ class Saver(BaseCheckpointSaver[int]):
     def renewer(self) -> Renewer:
         """Renews the leases of this saver's runs."""
         if self._renewer is None:
-            self._renewer = Renewer(self.blocking(), self.clock, self.lease_seconds)
+            self._renewer = Renewer(self.blocking(), self.lease_seconds)
         return self._renewer
 
     def _exchange(self) -> Exchange:
-        return Exchange(self.blocking(), self.serde, self.clock, self.lease_seconds)
+        return Exchange(self.blocking(), self.serde, self.clock, self.watch)
 
     def _aexchange(self) -> Exchange:
-        return Exchange(self.suspending(), self.serde, self.clock, self.lease_seconds)
+        return Exchange(self.suspending(), self.serde, self.clock, self.watch)
 
     def setup(self) -> None:
         """Nothing is needed: tables are made on first use. Kept for code written for savers that need it."""
@@ -120,6 +129,7 @@ class Saver(BaseCheckpointSaver[int]):
             ThreadBusy: a run holds the thread.
             ThreadDeleted: the parent's thread was deleted.
             NotStorable: a value cannot be stored.
+            SaveFailed: the database failed.
         """
         return run_blocking(self._exchange().put(config, checkpoint, metadata, new_versions))
 
@@ -136,6 +146,7 @@ class Saver(BaseCheckpointSaver[int]):
             ThreadBusy: a run holds the thread.
             ThreadDeleted, UnknownCheckpoint: there is nothing to store them with.
             NotStorable: a value cannot be stored.
+            SaveFailed: the database failed.
         """
         run_blocking(self._exchange().put_writes(config, writes, task_id, task_path))
 
@@ -154,15 +165,16 @@ class Saver(BaseCheckpointSaver[int]):
 
         Raises:
             SelfBusy: a node tries to delete the thread in which it runs.
+            SaveFailed: the database failed; nothing was deleted.
         """
         thread = self._deletable(thread_id)
-        run_blocking(self.blocking().delete(thread))
+        run_blocking(delete(self.blocking(), thread))
         self.heads.forget(thread)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See `delete_thread`."""
         thread = self._deletable(thread_id)
-        await self.suspending().delete(thread)
+        await delete(self.suspending(), thread)
         self.heads.forget(thread)
 
     def _deletable(self, thread_id: str) -> str:

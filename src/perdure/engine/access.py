@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from perdure.checkpoint.line import Line
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK
 from perdure.constants import CONF
 from perdure.engine.session import Access
@@ -45,6 +47,8 @@ def access_for(
             saver.clock,
             saver.lease_seconds,
             durability or "sync",
+            saver.watch,
+            saver.line,
             saver.renewer.keep,
             saver.persist,
             saver.heads,
@@ -60,6 +64,8 @@ def access_for(
         SYSTEM_CLOCK,
         0.0,
         durability or "sync",
+        Watch(SYSTEM_CLOCK, 0.0),
+        Line(),
         _no_lease,
     )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
-from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
+from perdure.checkpoint.lease import is_free
+from perdure.checkpoint.records import ROOT_NS, LeaseRow, Loaded, StaleLoad
 from perdure.constants import CONF, PREVIOUS
 from perdure.engine import decide
 from perdure.engine.branches import branch_of, unknown_branch
@@ -28,12 +29,9 @@ from perdure.runtime.config import stored_metadata
 from perdure.types import NO_ANSWER, Command
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.line import Place
     from perdure.engine.run import Run
     from perdure.types import Durability
-
-FIRST_WAIT = 0.005
-LONGEST_WAIT = 0.25
-"""Seconds between looks at a busy thread, doubling from the first to the longest. A database can only be asked."""
 
 
 async def open_run(run: Run, given: Any, access: Access | None, wait: float | None = None) -> Opened:
@@ -55,8 +53,22 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
         decide.check_command(given, saver=access is not None, entrypoint=entrypoint)
     if access is None:
         return await _open_unsaved(run, given)
-    deadline = None if wait is None else run.clock.monotonic() + wait
-    pause = FIRST_WAIT
+    if wait is None:
+        return await _open_saved(run, given, access)
+    now = run.clock.monotonic
+    deadline = now() + wait
+    with access.line.join(access.thread, now()) as place:
+        while True:
+            if place.is_next(now()) or now() >= deadline:
+                try:
+                    return await _open_saved(run, given, access)
+                except ThreadBusy:
+                    if now() >= deadline:
+                        raise
+            await _let_pass(run, access, place, deadline)
+
+
+async def _open_saved(run: Run, given: Any, access: Access) -> Opened:
     while True:
         try:
             loaded, inside, target = await load(access, run, given)
@@ -65,11 +77,21 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
             return await open_in(run, session, loaded, given, inside=inside, target=target)
         except StaleLoad:
             continue
-        except ThreadBusy:
-            if deadline is None or run.clock.monotonic() >= deadline:
-                raise
-        await run.runner.sleep(pause)
-        pause = min(LONGEST_WAIT, pause * 2)
+
+
+async def _let_pass(run: Run, access: Access, place: Place, deadline: float) -> None:
+    """Wait until it is this run's turn and the thread may be had, or the time is over."""
+    now = run.clock.monotonic
+    seen: object = None
+    while (left := deadline - now()) > 0:
+        await run.runner.sleep(min(left, place.pause(seen, now())))
+        if place.is_next(now()):
+            # The thread's row alone: a state may be large, and most looks find the thread still held.
+            rows = await access.records.threads(after=None, limit=1, prefix=access.thread)
+            lease = rows[0].lease if rows and rows[0].thread == access.thread else LeaseRow()
+            if is_free(lease, access.watch.over(access.thread, lease)):
+                return
+            seen = (lease.token, lease.epoch)
 
 
 async def _open_unsaved(run: Run, given: Any) -> Opened:

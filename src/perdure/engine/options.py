@@ -76,6 +76,9 @@ class Options:
     def __post_init__(self) -> None:
         if self.on_busy not in ("reject", "wait"):
             raise InvalidConfig(f"on_busy must be 'reject' or 'wait', got {self.on_busy!r}", key="on_busy")
+        limit: Any = self.busy_timeout
+        if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit >= 0:
+            raise InvalidConfig(f"busy_timeout must be a number of seconds, not below 0, got {limit!r}", key="busy_timeout")
 
     @property
     def wait(self) -> float | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint import identity
-from perdure.checkpoint.lease import busy, is_free
+from perdure.checkpoint.lease import busy, forked, is_free
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -22,12 +22,15 @@ from perdure.checkpoint.records import (
     Status,
     ThreadUpdate,
 )
+from perdure.checkpoint.saving import save
 from perdure.errors import PerdureError, SaveFailed
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
     from perdure.checkpoint.heads import Heads
+    from perdure.checkpoint.line import Line
     from perdure.checkpoint.serde.base import SerializerProtocol
+    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.engine.ports import InFlight, Runner
     from perdure.types import Durability
@@ -46,6 +49,8 @@ class Access:
         clock: wall and monotonic time.
         lease_seconds: how long a lease lasts without a commit.
         durability: when commits are waited for.
+        watch: tells which leases of others may be taken over.
+        line: who waits for which thread.
         keep: told of each session that begins to hold its lease, so that it is renewed; and again when it lets go.
         persist: keys of `configurable` that are stored with checkpoints.
         heads: what is remembered of the newest states.
@@ -59,6 +64,8 @@ class Access:
     clock: Clock
     lease_seconds: float
     durability: Durability
+    watch: Watch
+    line: Line
     keep: Callable[[str, str, int, bool], None]
     persist: tuple[str, ...] = ()
     heads: Heads | None = None
@@ -93,6 +100,7 @@ class Session:
         "loaded",
         "lost",
         "numbers",
+        "over",
         "runner",
         "thread",
         "token",
@@ -109,8 +117,9 @@ class Session:
         self.epoch = row.lease.epoch + 1
         self.numbers = Numbers(row.next_n, row.newest, access.clock)
         self.token = os.urandom(8).hex()
-        self.holder = identity.holder(access.run_id, access.clock.now_ns())
         self.lease_ns = int(access.lease_seconds * 1e9)
+        self.holder = identity.holder(access.run_id, access.clock.now_ns(), self.lease_ns)
+        self.over = access.watch.over(row.thread, row.lease)
         self.durability: Durability = access.durability
         self.held = False
         self.in_flight: list[InFlight] = []
@@ -139,7 +148,7 @@ class Session:
             ThreadBusy: somebody who may be alive holds the thread.
         """
         lease = self.loaded.thread.lease
-        if lease.token is not None and not is_free(lease, self.access.clock.now_ns(), dead=identity.is_dead(lease)):
+        if not is_free(lease, self.over):
             raise busy(self.thread, lease)
 
     def commit_for(self, op: LeaseOp, status: Status | None) -> Commit:
@@ -155,6 +164,7 @@ class Session:
             self.access.clock.now_ns(),
             self.lease_ns,
             self.holder,
+            self.over,
             numbers.first_n,
             numbers.next_n,
             numbers.newest,
@@ -172,19 +182,15 @@ class Session:
         """
         if self.lost is not None:
             raise self.lost
+        if not identity.is_this_process(self.holder):
+            raise forked(self.thread, self.holder)
         try:
-            await self.access.records.commit(commit)
-        except (PerdureError, StaleLoad):
-            raise
-        except Exception as error:
-            raise SaveFailed(
-                f"thread {self.thread!r} could not be saved: {type(error).__name__}: {error}. What was stored before is intact; "
-                "mend the cause and resume with invoke(None, config)",
-                thread=self.thread,
-            ) from error
-        except BaseException:
-            # Cancelled, or Ctrl-C: it may have been stored before that arrived, and then the lease is this run's to give back.
-            if commit.lease == "take":
+            await save(self.access.records, commit)
+        except BaseException as error:
+            # It may have been stored all the same: the connection broke before the answer came, or a cancellation or Ctrl-C arrived
+            # after it. Then the lease is this run's to give back.
+            refused = isinstance(error, StaleLoad) or (isinstance(error, PerdureError) and not isinstance(error, SaveFailed))
+            if commit.lease == "take" and not refused:
                 self.hold(True)
             raise
 
@@ -201,7 +207,7 @@ class Session:
 
     def wake(self) -> None:
         """The run goes on."""
-        if self.held:
+        if self.held and identity.is_this_process(self.holder):
             self.access.keep(self.thread, self.token, self.epoch, True)
 
     def begin_write(self, commit: Commit) -> None:
@@ -259,7 +265,11 @@ class Session:
             await self.settle()
         finally:
             self.hold(False)
-            try:
-                await self.access.records.release(self.thread, self.token, self.epoch, status)
-            except Exception:  # noqa: BLE001 - a lease that cannot be given back expires; the first error is the one to report
-                pass
+            if identity.is_this_process(self.holder):
+                await self._give_back(status)
+
+    async def _give_back(self, status: Status) -> None:
+        try:
+            await self.access.records.release(self.thread, self.token, self.epoch, status)
+        except Exception:  # noqa: BLE001 - the first error is the one to report; this saver waits for nobody, others for the lease to run out
+            self.access.watch.left_behind(self.thread, self.token, self.epoch)

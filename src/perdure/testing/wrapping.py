@@ -65,9 +65,9 @@ class WrappingRecords:
         """See `RecordStore.commit`."""
         await self.inner.commit(commit)
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
-        await self.inner.renew(leases, expires_ns)
+        await self.inner.renew(leases, lease_ns)
 
     async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
         """See `RecordStore.release`."""
@@ -83,8 +83,9 @@ class WrappingRecords:
 
 
 class _WrappedSaver(Saver):
-    def __init__(self, saver: Saver, wrap: Callable[[RecordStore], RecordStore]) -> None:
-        super().__init__(serde=saver.serde, lease_seconds=saver.lease_seconds, persist=saver.persist, clock=saver.clock)
+    def __init__(self, saver: Saver, wrap: Callable[[RecordStore], RecordStore], options: dict[str, Any]) -> None:
+        same: dict[str, Any] = {"lease_seconds": saver.lease_seconds, "persist": saver.persist, "clock": saver.clock}
+        super().__init__(serde=saver.serde, **same | options)
         self._saver = saver
         blocking, suspending = saver.blocking(), saver.suspending()
         self._blocking = wrap(blocking)
@@ -101,7 +102,7 @@ class _WrappedSaver(Saver):
         return self._suspending
 
 
-def with_records(saver: Saver, wrap: Callable[[RecordStore], RecordStore]) -> Saver:
+def with_records(saver: Saver, wrap: Callable[[RecordStore], RecordStore], **options: Any) -> Saver:
     """A saver over the same database, with `wrap` between the two.
 
         saver = with_records(InMemorySaver(), lambda records: FailingRecords(records, fail_on={3}))
@@ -109,5 +110,6 @@ def with_records(saver: Saver, wrap: Callable[[RecordStore], RecordStore]) -> Sa
     Args:
         saver: a saver of this library; it stays usable, and sees the same threads.
         wrap: makes the record store in front of the given one. Called once for each colour, or once where both share one.
+        options: `clock`, `lease_seconds` and `persist` where they differ from the given saver's.
     """
-    return _WrappedSaver(saver, wrap)
+    return _WrappedSaver(saver, wrap, options)

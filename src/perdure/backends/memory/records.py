@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from perdure.checkpoint import identity, lease
+from perdure.checkpoint import lease
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -25,6 +25,7 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
+from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaveFailed, SaverClosed
 from perdure.failpoints import failpoint
 
@@ -62,9 +63,13 @@ class MemoryRecords:
     Notes:
         One lock guards all threads; it is held for dictionary work only, so callers of both colours may share this object.
         Deleted ids leave a keyed hash, not the id.
+
+    Args:
+        clock: by which leases run out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._threads: dict[str, _Thread] = {}
         self._tombstones: dict[bytes, int] = {}
         self._secret = os.urandom(16)
@@ -98,7 +103,7 @@ class MemoryRecords:
             n = self._wanted(found, ns, checkpoint, within)
             row = None if n is None else found.checkpoints.get(n)
             if row is None or row.ns != ns:
-                loaded = Loaded(_copy(found.row), None)
+                loaded = Loaded(self._copy(found.row), None)
                 if ns is not None:
                     loaded.namespaces[ns] = found.names[ns]
                 return loaded
@@ -131,7 +136,7 @@ class MemoryRecords:
         spans = spans_of(without(entries, have).values(), writes)
         names = {row.ns: found.names[row.ns], **{c.child_ns: found.names[c.child_ns] for c in children}}
         return Loaded(
-            _copy(found.row),
+            self._copy(found.row),
             row,
             chain,
             writes,
@@ -216,7 +221,7 @@ class MemoryRecords:
                 and name.startswith(prefix)
                 and (not statuses or found.row.status in statuses)
             )
-            return [_copy(self._threads[name].row) for name in names[:limit]]
+            return [self._copy(self._threads[name].row) for name in names[:limit]]
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -236,9 +241,8 @@ class MemoryRecords:
             held = row.lease
             if held.token == commit.token and held.epoch == commit.epoch and row.incarnation == commit.incarnation:
                 return
-        dead = row is not None and row.lease.token is not None and identity.is_dead(row.lease)
         tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
-        lease.check(commit, row, now_ns=commit.now_ns, dead=dead, tombstone=tombstone)
+        lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
 
     def _apply(self, found: _Thread, commit: Commit) -> None:
         row = found.row
@@ -265,9 +269,9 @@ class MemoryRecords:
         for child in commit.children:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
         if commit.lease == "keep":
-            row.lease.expires_ns = commit.now_ns + commit.lease_ns
+            row.lease.expires_ns = self._clock.now_ns() + commit.lease_ns
         else:
-            row.lease = lease.after(commit, row.lease)
+            row.lease = lease.after(commit, row.lease, self._clock.now_ns())
         row.next_n = max(row.next_n, commit.next_n)
         row.newest = max(row.newest, commit.newest)
         if commit.head is not None:
@@ -280,9 +284,10 @@ class MemoryRecords:
             row.fingerprint = row.fingerprint if update.fingerprint is None else update.fingerprint
             row.metadata = row.metadata if update.metadata is None else dict(update.metadata)
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
         with self._lock:
+            expires_ns = self._clock.now_ns() + lease_ns
             for thread, token, epoch in leases:
                 found = self._threads.get(thread)
                 if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
@@ -308,13 +313,14 @@ class MemoryRecords:
         """See `RecordStore.close`."""
         self._closed = True
 
+    def _copy(self, row: ThreadRow) -> ThreadRow:
+        held = row.lease
+        expired = held.token is not None and held.expires_ns <= self._clock.now_ns()
+        return replace(row, lease=replace(held, expired=expired), metadata=dict(row.metadata))
+
 
 def _refuse_twice(found: _Thread, commit: Commit) -> None:
     """As a database does, whose rows have keys."""
     for n, packed in commit.values:
         if found.values.get(n, packed) != packed:
             raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)
-
-
-def _copy(row: ThreadRow) -> ThreadRow:
-    return replace(row, lease=replace(row.lease), metadata=dict(row.metadata))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.loading import thread_row
 from perdure.backends.sqlite.schema import Database
-from perdure.checkpoint import identity, lease
+from perdure.checkpoint import lease
 from perdure.checkpoint.records import RESULT, Commit, LeaseRow, Status, ThreadRow
 from perdure.checkpoint.rows import checkpoint_body, holder_body, metadata_body, pack_id, write_body
 from perdure.errors import SaveFailed
@@ -100,7 +100,7 @@ def _fenced(database: Database, what: Commit) -> int:
         return key
     # Not seen here yet, or refused. The key is read anew, for what was remembered may be out of date.
     thread = _thread(database, what.thread)
-    lease.check(what, thread, now_ns=what.now_ns, dead=False, tombstone=0)
+    lease.check(what, thread, tombstone=0)
     assert thread is not None
     if not _hold(database, thread.key, what):
         raise AssertionError("a lease changed inside a transaction that excludes other writers")
@@ -110,7 +110,7 @@ def _fenced(database: Database, what: Commit) -> int:
 def _hold(database: Database, key: int, what: Commit) -> bool:
     rest = (what.head, what.next_n, what.newest, key, what.token, what.epoch)
     if what.lease == "keep":
-        return database.execute(sql.KEEP, (what.now_ns + what.lease_ns, *rest)).rowcount == 1
+        return database.execute(sql.KEEP, (database.clock.now_ns() + what.lease_ns, *rest)).rowcount == 1
     return database.execute(sql.GIVE_BACK, rest).rowcount == 1
 
 
@@ -119,13 +119,10 @@ def _taken(database: Database, what: Commit, rows: Encoded) -> int:
     thread = _thread(database, what.thread)
     if thread is None:
         tombstone = _tombstone(database, what.thread)
-        lease.check(what, None, now_ns=what.now_ns, dead=False, tombstone=tombstone)
+        lease.check(what, None, tombstone=tombstone)
         return _created(database, what, rows)
-    held = thread.lease
-    # Looked up only where it decides something, for it asks the operating system.
-    dead = held.token is not None and held.expires_ns > what.now_ns and identity.is_dead(held)
-    lease.check(what, thread, now_ns=what.now_ns, dead=dead, tombstone=0)
-    new = lease.after(what, held)
+    lease.check(what, thread, tombstone=0)
+    new = lease.after(what, thread.lease, database.clock.now_ns())
     grown = (what.head, what.next_n, what.newest)
     database.execute(sql.TAKE, (new.token, new.epoch, new.expires_ns, rows.holder, *grown, thread.key))
     return int(thread.key)
@@ -140,7 +137,7 @@ def _created(database: Database, what: Commit, rows: Encoded) -> int:
     assert key is not None
     if key >= THREAD_KEYS:
         raise SaveFailed("this database has used up its thread keys: begin a new file", thread=what.thread)
-    new = lease.after(what, LeaseRow())
+    new = lease.after(what, LeaseRow(), database.clock.now_ns())
     grown = (what.head, what.next_n, what.newest)
     database.execute(sql.INSERT_LEASE, (key, new.token, new.epoch, new.expires_ns, rows.holder, *grown))
     return key
@@ -148,7 +145,7 @@ def _created(database: Database, what: Commit, rows: Encoded) -> int:
 
 def _thread(database: Database, thread: str) -> ThreadRow | None:
     row: tuple[Any, ...] | None = database.execute(sql.THREAD, (thread,)).fetchone()
-    return None if row is None else thread_row(row)
+    return None if row is None else thread_row(row, database.clock.now_ns())
 
 
 def _tombstone(database: Database, thread: str) -> int:
@@ -159,9 +156,10 @@ def _tombstone(database: Database, thread: str) -> int:
 # ---------------------------------------------------------------------------------------------------------- outside of commits
 
 
-def renew(database: Database, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+def renew(database: Database, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
     """Extend those of the leases that are still held."""
     database.execute(sql.BEGIN_WRITE)
+    expires_ns = database.clock.now_ns() + lease_ns
     database.executemany(sql.RENEW, [(expires_ns, *held) for held in leases])
     database.execute(sql.COMMIT)
 

@@ -66,7 +66,12 @@ class SqlitePort(Protocol):
 
 
 def open_sqlite(
-    path: str | Path, *, synchronous: str = "full", busy_timeout: float = BUSY_TIMEOUT, clock: Clock = SYSTEM_CLOCK
+    path: str | Path,
+    *,
+    synchronous: str = "full",
+    busy_timeout: float = BUSY_TIMEOUT,
+    clock: Clock = SYSTEM_CLOCK,
+    host_clock: Clock = SYSTEM_CLOCK,
 ) -> SharedSqlite:
     """A database file, connected to upon first use.
 
@@ -76,19 +81,23 @@ def open_sqlite(
             undo the last ones.
         busy_timeout: seconds to wait for another process's transaction before "database is locked".
         clock: dates deletions and releases.
+        host_clock: by which leases run out. SQLite has no clock but that of the machine on which it runs.
     """
-    return SharedSqlite(path, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock)
+    return SharedSqlite(path, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, host_clock=host_clock)
 
 
 class SharedSqlite:
     """One connection to one database, opened upon first use, and its two ports. Arguments as in `open_sqlite`."""
 
-    def __init__(self, path: str | Path, *, synchronous: str, busy_timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, path: str | Path, *, synchronous: str, busy_timeout: float, clock: Clock, host_clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         if synchronous not in {"full", "normal"}:
             raise ValueError(f"synchronous is 'full' or 'normal', not {synchronous!r}")
         if not busy_timeout >= 0:
             raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
         self.clock = clock
+        self._host_clock = host_clock
         self.name, self._in_memory, self._writable = _target(path)
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
@@ -206,7 +215,14 @@ class SharedSqlite:
             uri=self.name.startswith("file:"),
         )
         try:
-            return prepare(connection, name=self.name, writable=self._writable, synchronous=self._synchronous, clock=self.clock)
+            return prepare(
+                connection,
+                name=self.name,
+                writable=self._writable,
+                synchronous=self._synchronous,
+                clock=self.clock,
+                host_clock=self._host_clock,
+            )
         except BaseException:
             connection.close()
             raise

@@ -131,14 +131,15 @@ def threads(
         sql.OF_STATUS: json.dumps(sorted(statuses)) if statuses else None,
     }
     given = {condition: value for condition, value in conditions.items() if value is not None}
-    return [thread_row(row) for row in database.execute(sql.threads(given), (*given.values(), limit))]
+    now = database.clock.now_ns()
+    return [thread_row(row, now) for row in database.execute(sql.threads(given), (*given.values(), limit))]
 
 
 # --------------------------------------------------------------------------------------------------------------------- threads
 
 
-def thread_row(row: tuple[Any, ...]) -> ThreadRow:
-    """A thread from the columns of `statements.THREAD`."""
+def thread_row(row: tuple[Any, ...], now_ns: int) -> ThreadRow:
+    """A thread from the columns of `statements.THREAD`, `now_ns` being the database's clock."""
     key, thread, incarnation, status, graph, fingerprint, metadata, created, updated, *rest = row
     token, epoch, expires, holder, head, next_n, newest = rest
     return ThreadRow(
@@ -148,7 +149,9 @@ def thread_row(row: tuple[Any, ...]) -> ThreadRow:
         head,
         next_n,
         newest,
-        LeaseRow(token, epoch, expires, None if holder is None else holder_again(holder)),
+        LeaseRow(
+            token, epoch, expires, None if holder is None else holder_again(holder), token is not None and expires <= now_ns
+        ),
         status,
         graph,
         fingerprint,
@@ -161,7 +164,7 @@ def thread_row(row: tuple[Any, ...]) -> ThreadRow:
 def _thread(database: Database, thread: str) -> ThreadRow:
     row = database.execute(sql.THREAD, (thread,)).fetchone()
     if row is not None:
-        return thread_row(row)
+        return thread_row(row, database.clock.now_ns())
     tombstone = database.execute(sql.TOMBSTONE, (database.hash_of(thread),)).fetchone()
     return ThreadRow(thread, incarnation=1 if tombstone is None else tombstone[0] + 1)
 

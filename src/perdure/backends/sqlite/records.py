@@ -69,14 +69,14 @@ class SqliteRecords:
         """See `RecordStore.commit`."""
         await self._port.finish(committing.commit, commit, committing.encode(commit))
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
         if leases:
-            await self._port.run(committing.renew, leases, expires_ns)
+            await self._port.run(committing.renew, leases, lease_ns)
 
     async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
         """See `RecordStore.release`."""
-        await self._port.run(committing.release, thread, token, epoch, status, self._port.clock.now_ns())
+        await self._port.finish(committing.release, thread, token, epoch, status, self._port.clock.now_ns())
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""

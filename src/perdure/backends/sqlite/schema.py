@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.rows import FORMAT
-from perdure.clock import Clock
+from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import CorruptRecord, UnknownFormat
 from perdure.failpoints import failpoint
 
@@ -35,13 +35,15 @@ class Database:
         connection: sqlite3's own.
         execute, executemany: its methods.
         secret: the key of this database's hashes.
+        clock: the database's own, by which leases run out.
         keys: (key, incarnation) of threads seen here. A hint: whoever uses one checks it in the same statement.
     """
 
-    __slots__ = ("connection", "execute", "executemany", "keys", "secret")
+    __slots__ = ("clock", "connection", "execute", "executemany", "keys", "secret")
 
-    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
+    def __init__(self, connection: sqlite3.Connection, secret: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self.connection = connection
+        self.clock = clock
         self.execute: Callable[..., sqlite3.Cursor] = connection.execute
         self.executemany: Callable[..., sqlite3.Cursor] = connection.executemany
         self.secret = secret
@@ -58,7 +60,15 @@ class Database:
         return blake2b(thread.encode("utf-8", "surrogatepass"), digest_size=16, key=self.secret).digest()
 
 
-def prepare(connection: sqlite3.Connection, *, name: str, writable: bool, synchronous: str, clock: Clock) -> Database:
+def prepare(
+    connection: sqlite3.Connection,
+    *,
+    name: str,
+    writable: bool,
+    synchronous: str,
+    clock: Clock,
+    host_clock: Clock = SYSTEM_CLOCK,
+) -> Database:
     """Check the database behind a new connection, bring it up to date, and set the connection up.
 
     Raises:
@@ -78,7 +88,7 @@ def prepare(connection: sqlite3.Connection, *, name: str, writable: bool, synchr
         )
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("PRAGMA trusted_schema = OFF")  # triggers and views of a hostile file call nothing
-    return Database(connection, _secret(connection, name))
+    return Database(connection, _secret(connection, name), host_clock)
 
 
 def _version(connection: sqlite3.Connection, name: str) -> int:

@@ -58,7 +58,7 @@ GIVE_BACK = f"""
 UPDATE lease SET token = NULL, expires_ns = 0, holder = NULL, {_GROW} WHERE thread_key = ? AND token = ? AND epoch = ?
 """
 RENEW = """
-UPDATE lease SET expires_ns = max(expires_ns, ?)
+UPDATE lease SET expires_ns = ?
  WHERE thread_key = (SELECT key FROM thread WHERE thread_id = ?) AND token = ? AND epoch = ?
 """
 

@@ -281,7 +281,7 @@ class ForeignRecords:
         place = (path,) if self._with_path else ()
         await self._saver.call("put_writes", config_of(thread, name, public), writes, task, *place)
 
-    async def renew(self, leases: list[tuple[str, str, int]], expires_ns: int) -> None:
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """There are no leases."""
 
     async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:

@@ -20,7 +20,7 @@ a thread on which no event loop runs, through a loop on another one. A saver tha
 Single parts are classes too: `PublicSuite` (the four methods), `GraphSuite` (whole graphs), `PromiseSuite` (what this library's
 savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite` (the record contract),
 `TravelSuite`, `NestedSuite`, `BranchSuite` (time travel), `FailureSuite` (saves that fail), `RoundTripSuite` (how often a call goes to
-the database).
+the database), `WriterSuite` (runs that meet on one thread).
 
 Needs pytest: `pip install 'perdure[testing]'`.
 """
@@ -50,6 +50,7 @@ pytest.register_assert_rewrite(
             "branches",
             "failures",
             "roundtrips",
+            "writers",
         )
     )
 )
@@ -65,6 +66,7 @@ from perdure.testing.saver_suite.public import PublicSuite  # noqa: E402
 from perdure.testing.saver_suite.records import RecordSuite  # noqa: E402
 from perdure.testing.saver_suite.roundtrips import RoundTripSuite  # noqa: E402
 from perdure.testing.saver_suite.travel import TravelSuite  # noqa: E402
+from perdure.testing.saver_suite.writers import WriterSuite  # noqa: E402
 
 __all__ = [
     "BranchRecordSuite",
@@ -81,6 +83,7 @@ __all__ = [
     "SaverSuite",
     "ThirdPartySuite",
     "TravelSuite",
+    "WriterSuite",
 ]
 
 
@@ -101,5 +104,6 @@ class SaverSuite(
     BranchSuite,
     FailureSuite,
     RoundTripSuite,
+    WriterSuite,
 ):
     """What a saver of this library has to pass."""

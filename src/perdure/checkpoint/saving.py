@@ -1,0 +1,49 @@
+"""What a failed save is called, whoever tried it: the database's own error is the cause, and its notes are told."""
+
+from __future__ import annotations
+
+from perdure.checkpoint.records import Commit, RecordStore, StaleLoad
+from perdure.errors import PerdureError, SaveFailed
+
+
+async def save(records: RecordStore, commit: Commit) -> None:
+    """Store a commit.
+
+    Raises:
+        SaveFailed: the database failed; `__cause__` says how.
+        ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says.
+    """
+    try:
+        await records.commit(commit)
+    except (PerdureError, StaleLoad):
+        raise
+    except Exception as error:
+        raise failed(
+            f"thread {commit.thread!r} could not be saved",
+            error,
+            "What was stored before is intact; mend the cause and resume with invoke(None, config)",
+            commit.thread,
+        ) from error
+
+
+async def delete(records: RecordStore, thread: str) -> None:
+    """Delete a thread.
+
+    Raises:
+        SaveFailed: the database failed; `__cause__` says how.
+    """
+    try:
+        await records.delete(thread)
+    except PerdureError:
+        raise
+    except Exception as error:
+        raise failed(
+            f"thread {thread!r} could not be deleted", error, "It is as it was; mend the cause and try again", thread
+        ) from error
+
+
+def failed(what: str, error: Exception, then: str, thread: str) -> SaveFailed:
+    """The error for a write that the database did not take."""
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    why = f"{type(error).__name__}: {error}{f' ({notes})' if notes else ''}"
+    return SaveFailed(f"{what}: {why}. {then}", thread=thread)

@@ -1,0 +1,130 @@
+"""P4: a disk that is full and a file that may not be written to: SaveFailed says so, what was stored stays, and the run goes on later."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.checkpoint.sqlite import SqliteSaver
+from perdure.errors import SaveFailed
+from tests.promises.ways import Ledger, Way, chain, foreign_checkpoint, on, open_saver
+
+ROOT = Path(__file__).parents[2]
+
+# The limit is that of a process, so it is set in one of its own. To SQLite it looks like a disk that takes no more.
+FULL = """
+import json, os, resource, sqlite3, sys
+from pathlib import Path
+from perdure.errors import SaveFailed
+from tests.promises.ways import Ledger, Way, foreign_checkpoint, log_loop, on, open_saver
+
+def noise(kilobytes):
+    return os.urandom(kilobytes * 1000).hex()  # text would be stored smaller than it is
+
+path, way, durability = Path(sys.argv[1]), Way(sys.argv[2]), sys.argv[3]
+saver = open_saver("sqlite", path)
+ledger = Ledger(way)
+graph = log_loop(ledger.node("step", lambda: f"{len(ledger.ran)} {noise(60)}"), 20).compile(checkpointer=saver)
+way.invoke(log_loop(Ledger(way).node("step"), 2).compile(checkpointer=saver), {"log": []}, on("before"))
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
+told = {"failed": []}
+tip = way.state(graph, on("before")).config
+calls = {
+    "run": lambda: way.invoke(graph, {"log": []}, on(), durability=durability),
+    "run again": lambda: way.invoke(graph, None, on(), durability="sync"),
+    "edit": lambda: way.edit(graph, on("before"), {"log": [noise(900)]}),
+    "put": lambda: way.put(saver, tip, foreign_checkpoint({"log": [noise(900)]}), {}, {"log": 1}),
+    "put_writes": lambda: way.put_writes(saver, tip, [("log", [noise(900)])], "task"),
+}
+for name, call in calls.items():
+    try:
+        call()
+    except SaveFailed as error:
+        told["failed"].append([name, str(error), type(error.__cause__).__name__])
+    if name == "run":
+        told["ran"] = len(ledger.ran)
+        told["stored"] = len(way.state(graph, on()).values["log"])
+ledger.ran.clear()
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+told["before"] = way.state(graph, on("before")).values["log"]
+told["result"] = [text.split()[0] for text in way.invoke(graph, None, on())["log"]]
+told["ran again"] = len(ledger.ran)
+told["integrity"] = sqlite3.connect(path / "promises.db").execute("PRAGMA integrity_check").fetchall()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_P4_a_full_disk_fails_the_run_keeps_what_was_stored_and_the_run_goes_on_when_there_is_room(
+    tmp_path: Path, way: Way, durability: str
+):
+    pytest.importorskip("resource")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, "-c", FULL, str(tmp_path), way.colour, durability]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=50)
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert [name for name, _, _ in told["failed"]] == ["run", "run again", "edit", "put", "put_writes"]
+    for _, text, cause in told["failed"]:
+        assert str(tmp_path / "promises.db") in text
+        assert "What was stored before is intact" in text
+        assert cause == "OperationalError"
+    ahead = told["ran"] - told["stored"]
+    assert ahead == 1 if durability == "sync" else 1 <= ahead <= 2
+    assert told["stored"] > 0
+    assert told["before"] == ["step", "step"]
+    assert len(told["result"]) == 20
+    assert told["ran again"] == 20 - told["stored"], "at once, though the run could not say that it ended; nothing was repeated"
+    assert told["integrity"] == [["ok"]]
+
+
+def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way: Way):
+    graph = chain(("a", Ledger(way).node("a")))
+    with open_saver("sqlite", tmp_path) as writable:
+        way.invoke(graph.compile(checkpointer=writable), {"log": []}, on())
+    path = tmp_path / "promises.db"
+    with SqliteSaver(f"file:{path}?mode=ro") as saver:
+        ledger = Ledger(way)
+        reading = chain(("a", ledger.node("a"))).compile(checkpointer=saver)
+        tip = way.state(reading, on()).config
+        refused: list[Callable[[], Any]] = [
+            lambda: way.invoke(reading, {"log": []}, on()),
+            lambda: way.edit(reading, on(), {"log": ["x"]}),
+            lambda: way.put(saver, tip, foreign_checkpoint(), {}, {}),
+            lambda: way.put_writes(saver, tip, [("log", ["x"])], "task"),
+            lambda: way.delete(saver, "t"),
+        ]
+        for call in refused:
+            with pytest.raises(SaveFailed, match=r"readonly database .SQLITE_READONLY") as caught:
+                call()
+            assert str(path) in str(caught.value)
+            assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+        assert ledger.ran == []
+        assert way.state(reading, on()).values == {"log": ["a"]}
+        assert len(way.history(reading, on())) == 3
+
+
+def test_P4_another_program_that_keeps_the_file_locked_is_named_as_the_cause(tmp_path: Path, way: Way):
+    with open_saver("sqlite", tmp_path, busy_timeout=0.02) as saver:
+        ledger = Ledger(way)
+        other = sqlite3.connect(tmp_path / "promises.db", isolation_level=None, check_same_thread=False)
+        locks = ledger.node("a", lambda: str(other.execute("BEGIN IMMEDIATE")))
+        graph = chain(("a", locks), ("b", ledger.node("b"))).compile(checkpointer=saver)
+        with pytest.raises(
+            SaveFailed, match=r"database is locked .another process has had the lock of .*promises.db for 0.02 sec"
+        ):
+            way.invoke(graph, {"log": []}, on())
+        assert way.state(graph, on()).values == {"log": []}, "it may be read"
+        other.execute("ROLLBACK")
+        again = chain(("a", ledger.node("a")), ("b", ledger.node("b"))).compile(checkpointer=saver)
+        assert way.invoke(again, None, on()) == {"log": ["a", "b"]}
+        other.close()
