@@ -7,16 +7,15 @@ one lock, so both see one database, in memory too, and a renewal never waits beh
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
-from urllib.parse import parse_qs, quote, unquote
 from weakref import WeakSet
 
 from perdure.backends.sqlite.schema import Database, prepare
+from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverClosed
 
@@ -40,8 +39,6 @@ _FORK_PATIENCE = 10.0
 
 _SQLITE_BUSY = 5
 _SQLITE_READONLY = 8
-
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 class SqlitePort(Protocol):
@@ -98,7 +95,7 @@ class SharedSqlite:
             raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
         self.clock = clock
         self._host_clock = host_clock
-        self.name, self._in_memory, self._writable = _target(path)
+        self.name, self._in_memory, self._writable = target(path)
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
@@ -378,31 +375,6 @@ def is_of_one_thread(connection: sqlite3.Connection) -> bool:
 
 def _is_busy(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY
-
-
-def _target(path: str | Path) -> tuple[str, bool, bool]:
-    """What to connect to, whether it is in memory, and whether it may be written to."""
-    text: str | bytes = os.fspath(path)
-    if isinstance(text, bytes) or not text:
-        raise ValueError(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
-    if text == ":memory:":
-        return text, True, True
-    if not text.startswith("file:"):
-        if url := _URL.match(text):
-            # Only the scheme is shown: what follows may hold a password.
-            raise ValueError(
-                f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI; for sqlite:///path.db use "
-                "SqliteSaver.from_conn_string(url) or open_saver(url)"
-            )
-        # Absolute, because it is opened later, and again after a fork, when the working directory may be another.
-        return os.path.abspath(text), False, True
-    file, mark, query = text[5:].partition("?")
-    options = parse_qs(query)
-    mode = options.get("mode", [""])[-1]
-    in_memory = unquote(file) in {":memory:", ""} or mode == "memory" or "memdb" in options.get("vfs", [])
-    if not in_memory and not file.startswith("/"):
-        text = f"file:{quote(os.path.abspath(unquote(file)))}{mark}{query}"
-    return text, in_memory, mode != "ro" and options.get("immutable", ["0"])[-1] != "1"
 
 
 # --------------------------------------------------------------------------------------------------------------------- forks

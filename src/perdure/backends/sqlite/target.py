@@ -1,0 +1,39 @@
+"""What a saver was given to connect to: a path, ":memory:" or a `file:` URI, as SQLite gets it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+
+def target(path: str | Path) -> tuple[str, bool, bool]:
+    """What to connect to, whether it is in memory, and whether it may be written to.
+
+    Raises:
+        ValueError: it is no path, or the URL of something else.
+    """
+    text: str | bytes = os.fspath(path)
+    if isinstance(text, bytes) or not text:
+        raise ValueError(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
+    if text == ":memory:":
+        return text, True, True
+    if not text.startswith("file:"):
+        if url := _URL.match(text):
+            # Only the scheme is shown: what follows may hold a password.
+            raise ValueError(
+                f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI; for sqlite:///path.db use "
+                "SqliteSaver.from_conn_string(url) or open_saver(url)"
+            )
+        # Absolute, because it is opened later, and again after a fork, when the working directory may be another.
+        return os.path.abspath(text), False, True
+    file, mark, query = text[5:].partition("?")
+    options = parse_qs(query)
+    mode = options.get("mode", [""])[-1]
+    in_memory = unquote(file) in {":memory:", ""} or mode == "memory" or "memdb" in options.get("vfs", [])
+    if not in_memory and not file.startswith("/"):
+        text = f"file:{quote(os.path.abspath(unquote(file)))}{mark}{query}"
+    return text, in_memory, mode != "ro" and options.get("immutable", ["0"])[-1] != "1"
