@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.serde.stored_error import StoredError
 from perdure.errors import NotStorable, StoppedIteration, UnknownKey
 from tests.engine.colours import Colour, Log, thread
 
@@ -97,15 +99,59 @@ def test_an_escaped_stop_iteration_ends_no_stream_silently(colour: Colour) -> No
         colour.stream(failing(colour, StopIteration("x")).compile(), {"log": []}, stream_mode=["updates", "custom"])
 
 
+LEAVING = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseException("base")]
+
+
+@pytest.mark.parametrize("error", LEAVING, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("timeout", [None, 30], ids=["", "timeout"])
+@pytest.mark.parametrize("siblings", [0, 1], ids=["alone", "sibling"])
+def test_P49_a_base_exception_passes_and_leaves_a_record(
+    colour: Colour, memory: InMemorySaver, error: BaseException, timeout: int | None, siblings: int
+) -> None:
+    if timeout and not colour.nodes_async:
+        pytest.skip("only async nodes can have a timeout")
+
+    def node(_: Log) -> None:
+        raise error
+
+    drawing = StateGraph(Log).add_node("a", colour.node(node), timeout=timeout).add_edge(START, "a")
+    if siblings:
+        drawing.add_node("b", colour.says("b")).add_edge(START, "b")
+    graph = drawing.compile(memory)
+    for given in ({"log": []}, None):
+        with pytest.raises(type(error)):
+            colour.invoke(graph, given, thread())
+        state = colour.state(graph, thread())
+        assert "a" in state.next
+        failed = state.tasks[0].error
+        if not isinstance(error, KeyboardInterrupt):  # that of a node which runs alone cannot be told from Ctrl-C
+            assert isinstance(failed, StoredError)
+            assert failed.type.endswith(type(error).__name__)
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__)
-def test_a_base_exception_passes_and_leaves_a_record(memory: InMemorySaver, error: BaseException) -> None:
-    sync = Colour("", calls_async=False, nodes_async=False)
-    graph = failing(sync, error).compile(memory)
-    with pytest.raises(type(error)):
-        graph.invoke({"log": []}, thread())
-    assert graph.get_state(thread()).next == ("a",)
-    with pytest.raises(type(error)):
-        graph.invoke(None, thread())
+def test_a_function_that_returns_an_awaitable_may_leave_too(memory: InMemorySaver, error: BaseException) -> None:
+    async def leaves() -> None:
+        raise error
+
+    graph = StateGraph(Log).add_node("a", lambda _: leaves()).add_edge(START, "a").compile(memory)
+    for invoke in (graph.invoke, lambda *args: asyncio.run(graph.ainvoke(*args))):
+        with pytest.raises(type(error)):
+            invoke({"log": []}, thread())
+
+
+def test_a_task_that_leaves_the_loop_of_a_sync_run_stops_nobody_else() -> None:
+    async def lets_go(_: Log) -> dict[str, Any]:
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        leaving = asyncio.get_running_loop().create_task(leave())
+        await asyncio.sleep(0.01)
+        assert isinstance(leaving.exception(), SystemExit)
+        return {"log": ["still here"]}
+
+    graph = StateGraph(Log).add_node("a", lets_go).add_edge(START, "a").compile()
+    assert graph.invoke({"log": []}) == {"log": ["still here"]}
 
 
 def test_the_first_failure_of_a_step_is_raised_and_the_others_are_recorded(colour: Colour, memory: InMemorySaver) -> None:

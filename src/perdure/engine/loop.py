@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from perdure.engine import cached, frontier, telling
+from perdure.engine.attempt import fail
 from perdure.engine.entering import Opened, flush_move
 from perdure.engine.plan import Move, next_move, tasks_of
 from perdure.engine.resume import reattach
@@ -136,9 +137,14 @@ async def _inline(run: Run, task: Task, told: Events) -> None:
     run.inside = told
     try:
         await run.runner.run_one(task)
-    except BaseException:
-        task.cancelled = task.writes is None and task.error is None
-        await stop_between(run, [task], [], [])
+    except BaseException as error:
+        if task.writes is None and task.error is None:
+            # Told by name, for asyncio may never have been loaded.
+            if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "CancelledError":
+                task.cancelled = True
+            else:
+                fail(task, error)
+        await stop_between(run, [task], [task] if task.error is not None else [], [])
         raise
     finally:
         run.inside = None

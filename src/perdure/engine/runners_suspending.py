@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from perdure.bridge import run_blocking
 from perdure.engine.attempt import attempt, call_inline, fail, settled, stop_steps, wait_for_steps
 from perdure.engine.runners_blocking import CANCEL_GRACE
-from perdure.engine.runners_elsewhere import Elsewhere
+from perdure.engine.runners_elsewhere import Elsewhere, outcome
 from perdure.engine.runners_held import caught_up, paced, wake
 from perdure.engine.runners_pace import Pace
 from perdure.engine.workers import Lock, Stopped, Waiting, Wave, Workers
@@ -66,7 +66,7 @@ async def settle(awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy |
     began = task.heard = task.run.clock.monotonic()
     run_limit = cast("float | None", timeout.run_timeout)
     idle_limit = cast("float | None", timeout.idle_timeout)
-    work = asyncio.ensure_future(_plain(awaitable))
+    work = asyncio.ensure_future(outcome(awaitable))
     try:
         while True:
             now = task.run.clock.monotonic()
@@ -85,7 +85,10 @@ async def settle(awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy |
                 )
             done, _ = await asyncio.wait({work}, timeout=soonest)
             if done:
-                return work.result()
+                result, error = work.result()
+                if error is not None:
+                    raise error
+                return result
     finally:
         if not work.done():
             work.cancel()
@@ -97,10 +100,6 @@ def _close_unstarted(awaitable: Awaitable[Any]) -> None:
     # A coroutine that is dropped before its first step would be reported as never awaited.
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
         awaitable.close()
-
-
-async def _plain(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 def settle_on(
@@ -133,12 +132,20 @@ def settle_on(
 class LoopThread:
     """An event loop on a thread of its own: for async nodes of a sync run."""
 
-    __slots__ = ("_loop", "_thread")
+    __slots__ = ("_ending", "_loop", "_thread")
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="perdure-loop", daemon=True)
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="perdure-loop", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # noqa: BLE001 - a task's SystemExit: it is in the task; whoever else is on the loop goes on
+                continue
 
     def run(self, awaitable: Awaitable[Any], task: Task, timeout: TimeoutPolicy | None, waiting: Waiting) -> Any:
         """Block until the awaitable has its result; it runs in a copy of the caller's context."""
@@ -153,6 +160,7 @@ class LoopThread:
                 self._loop.close()
 
     def _end(self) -> None:
+        self._ending = True
         for task in asyncio.all_tasks(self._loop):
             task.cancel()
         closing = self._loop.create_task(self._loop.shutdown_asyncgens())
