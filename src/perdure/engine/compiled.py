@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from perdure.bridge import iterate_blocking, run_blocking
+from perdure.bridge import inner, iterate_blocking, run_blocking
 from perdure.engine import child
 from perdure.engine.access import access_for, enclosing_task, refuse_inside
 from perdure.engine.cached import HasCache
@@ -192,7 +192,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
         run, events = self._begin(_suspending_runner(), input, config, Options.of(options), want, shown)
         items = told(run, events, want, shown, shapes)
         try:
-            async for item in items:
+            async for item in inner(items):
                 yield item
         finally:
             await items.aclose()

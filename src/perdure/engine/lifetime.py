@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+from perdure.bridge import inner
 from perdure.engine import child
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import open_run
@@ -28,7 +29,7 @@ async def root(run: Run, given: Any, access: Access | None, wait: float | None) 
     try:
         steps = super_steps(run, await open_run(run, given, access, wait))
         try:
-            async for events in steps:
+            async for events in steps if run.quiet else inner(steps):
                 yield events
         finally:
             await steps.aclose()
@@ -54,7 +55,7 @@ async def inside(task: Task, run: Run, graph: CompiledGraph, given: Any, durabil
     flight = Flight(task)
     try:
         steps = super_steps(run, await child.open_child(run, task, graph, given, durability))
-        async for events in steps:
+        async for events in steps if run.quiet else inner(steps):
             await child.hand_up(run, task, events)
             flight.rest()
             yield events
@@ -77,7 +78,7 @@ async def told(run: Run, events: Batches, want: Wanted, printed: Wanted, shapes:
     """What the listener gets, item by item. While it has one in its hands, a root's lease is not renewed."""
     session = None
     try:
-        async for batch in events:
+        async for batch in inner(events):
             show(run, batch, printed)
             if session is None and run.parent is None and run.journal is not None:
                 session = run.journal.session

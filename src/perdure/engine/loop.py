@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from perdure.bridge import inner
 from perdure.engine import cached, frontier, telling
 from perdure.engine.attempt import fail
 from perdure.engine.entering import Opened, flush_move
@@ -60,7 +61,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         elif todo:
             running = together(run, tasks, todo, told)
             try:
-                async for batch in running:
+                async for batch in running if run.quiet else inner(running):
                     yield batch
             finally:
                 await running.aclose()

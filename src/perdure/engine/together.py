@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from perdure.bridge import inner
 from perdure.engine import cached, telling
 from perdure.engine.resume import hand_over
 from perdure.engine.stopping import stage_result, stop_between
@@ -41,7 +42,7 @@ async def together(run: Run, tasks: list[Task], todo: list[Task], told: list[Eve
                 run.runner.start(partial(_landed, run, in_flight))
             running = run.runner.run(wave, limit=run.max_concurrency, timeout=run.program.step_timeout)
             try:
-                async for batch in running:
+                async for batch in running if run.quiet else inner(running):
                     await step.take(batch)
                     if told:
                         yield told[:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from perdure.checkpoint.records import (
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaveFailed, SaverClosed
 from perdure.failpoints import failpoint
+from perdure.turns import refuse_inside, turn_lock
 
 
 class _Thread:
@@ -73,8 +73,9 @@ class MemoryRecords:
         self._threads: dict[str, _Thread] = {}
         self._tombstones: dict[bytes, int] = {}
         self._secret = os.urandom(16)
-        self._lock = threading.Lock()
+        self._lock = turn_lock()
         self._closed = False
+        self._busy = False
 
     def _hash(self, thread: str) -> bytes:
         return blake2b(thread.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=16).digest()
@@ -82,6 +83,8 @@ class MemoryRecords:
     def _open(self) -> None:
         if self._closed:
             raise SaverClosed("this saver was closed")
+        if self._busy:
+            refuse_inside("this saver")
 
     async def load(
         self,
@@ -227,14 +230,21 @@ class MemoryRecords:
         """See `RecordStore.commit`."""
         with self._lock:
             self._open()
-            found = self._threads.get(commit.thread)
-            self._check(commit, None if found is None else found.row)
-            failpoint("memory.commit.before")
-            if found is None:
-                row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
-                found = self._threads[commit.thread] = _Thread(row)
-            _refuse_twice(found, commit)
-            self._apply(found, commit)
+            try:
+                self._busy = True
+                self._commit(commit)
+            finally:
+                self._busy = False
+
+    def _commit(self, commit: Commit) -> None:
+        found = self._threads.get(commit.thread)
+        self._check(commit, None if found is None else found.row)
+        failpoint("memory.commit.before")
+        if found is None:
+            row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
+            found = self._threads[commit.thread] = _Thread(row)
+        _refuse_twice(found, commit)
+        self._apply(found, commit)
 
     def _check(self, commit: Commit, row: ThreadRow | None) -> None:
         if row is not None and commit.lease in ("keep", "release"):

@@ -18,6 +18,7 @@ from perdure.backends.sqlite.schema import Database, prepare
 from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverClosed
+from perdure.turns import refuse_inside, turn_lock
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,9 +99,10 @@ class SharedSqlite:
         self.name, self._in_memory, self._writable = target(path)
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
-        self._lock = threading.Lock()
+        self._lock = turn_lock()
         self._database: Database | None = None
         self._gone = ""
+        self._busy = False
         self._executor: ThreadPoolExecutor | None = None
         with _forking:
             _live.add(self)
@@ -120,10 +122,13 @@ class SharedSqlite:
             SaverClosed: the saver was closed, or the database was in the memory of the process that this one was forked from.
         """
         with self._lock:
+            if self._busy:
+                refuse_inside(f"the saver of {self.name}")
             database = self._database or self._open()
             deadline = 0.0
             while True:
                 try:
+                    self._busy = True
                     return script(database, *args)
                 except BaseException as error:
                     # SQLite itself rolls back after some errors (disk full), not after others (a broken constraint).
@@ -138,6 +143,8 @@ class SharedSqlite:
                     if now >= deadline:
                         error.add_note(f"another process has had the lock of {self.name} for {self._busy_timeout} seconds")
                         raise
+                finally:
+                    self._busy = False
                 # Nothing of the script is left, so it begins anew.
                 time.sleep(_LOOK_AGAIN)
                 database = self._database or self._open()
@@ -255,7 +262,7 @@ class SharedSqlite:
         return True
 
     def _after_fork_in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = turn_lock()
         self._executor = None  # its thread is in the parent
         if self._database is None:
             return
