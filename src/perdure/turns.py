@@ -48,9 +48,14 @@ def refuse_inside(whose: str) -> NoReturn:
     )
 
 
+def is_held_here(lock: Any) -> bool:
+    """Whether this thread is in a turn of the lock."""
+    return bool(lock._is_owned())
+
+
 def _held_here() -> list[Any]:
     locks = [each() for each in tuple(_locks.values())]
-    return [lock for lock in locks if lock is not None and lock._is_owned()]
+    return [lock for lock in locks if lock is not None and is_held_here(lock)]
 
 
 def may_wait(advanced_by: int) -> bool:

@@ -102,6 +102,7 @@ class Session:
         "numbers",
         "over",
         "runner",
+        "taking",
         "thread",
         "token",
     )
@@ -122,6 +123,7 @@ class Session:
         self.over = access.watch.over(row.thread, row.lease)
         self.durability: Durability = access.durability
         self.held = False
+        self.taking = False
         self.in_flight: list[InFlight] = []
         self.lost: Exception | None = None
         self.graph = graph
@@ -184,13 +186,16 @@ class Session:
             raise self.lost
         if not identity.is_this_process(self.holder):
             raise forked(self.thread, self.holder)
+        self.taking = commit.lease == "take"  # until it is noted as held: Ctrl-C may come between any two lines
         try:
             await save(self.access.records, commit)
         except BaseException as error:
             # It may have been stored all the same: the connection broke before the answer came, or a cancellation or Ctrl-C arrived
             # after it. Then the lease is this run's to give back.
             refused = isinstance(error, StaleLoad) or (isinstance(error, PerdureError) and not isinstance(error, SaveFailed))
-            if commit.lease == "take" and not refused:
+            if refused:
+                self.taking = False
+            elif commit.lease == "take":
                 self.hold(True)
             raise
 
@@ -259,14 +264,16 @@ class Session:
         Raises:
             SaveFailed, LeaseLost, ThreadDeleted: a write was still in flight, of a run that was stopped early, and it failed.
         """
-        if not self.held:
+        if not self.held and not self.taking:
             return
         try:
             await self.settle()
         finally:
-            self.hold(False)
-            if identity.is_this_process(self.holder):
-                await self._give_back(status)
+            try:
+                if identity.is_this_process(self.holder):
+                    await self._give_back(status)
+            finally:
+                self.hold(False)
 
     async def _give_back(self, status: Status) -> None:
         try:

@@ -27,7 +27,7 @@ from perdure.checkpoint.records import (
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaveFailed, SaverClosed
 from perdure.failpoints import failpoint
-from perdure.turns import refuse_inside, turn_lock
+from perdure.turns import is_held_here, refuse_inside, turn_lock
 
 
 class _Thread:
@@ -75,7 +75,6 @@ class MemoryRecords:
         self._secret = os.urandom(16)
         self._lock = turn_lock()
         self._closed = False
-        self._busy = False
 
     def _hash(self, thread: str) -> bytes:
         return blake2b(thread.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=16).digest()
@@ -83,7 +82,7 @@ class MemoryRecords:
     def _open(self) -> None:
         if self._closed:
             raise SaverClosed("this saver was closed")
-        if self._busy:
+        if is_held_here(self._lock):
             refuse_inside("this saver")
 
     async def load(
@@ -96,8 +95,8 @@ class MemoryRecords:
         have: Have | None = None,
     ) -> Loaded:
         """See `RecordStore.load`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             if found is None:
                 deleted = self._tombstones.get(self._hash(thread), 0) if self._tombstones else 0
@@ -153,16 +152,16 @@ class MemoryRecords:
 
     async def several(self, thread: str, places: Sequence[tuple[int, int]]) -> list[Loaded]:
         """See `RecordStore.several`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             rows = [] if found is None else [found.checkpoints.get(n) for _, n in places]
             return [self._loaded(found, row) for row in rows if found is not None and row is not None]
 
     async def page(self, thread: str, namespace: str | int | None, *, before: int | None, limit: int) -> list[Loaded]:
         """See `RecordStore.page`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             if found is None or limit <= 0:
                 return []
@@ -176,15 +175,15 @@ class MemoryRecords:
 
     async def number_of(self, thread: str, checkpoint: str) -> int | None:
         """See `RecordStore.number_of`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             return None if found is None else found.by_id.get(checkpoint)
 
     async def pointer_to(self, thread: str, namespace: int, n: int) -> ChildRow | None:
         """See `RecordStore.pointer_to`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             rows = () if found is None else (c for filed in found.children.values() for c in filed.values())
             reached = (c for c in rows if c.child_ns == namespace and c.head >= n)
@@ -192,16 +191,16 @@ class MemoryRecords:
 
     async def branches(self, thread: str) -> dict[str, str]:
         """See `RecordStore.branches`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             named = {} if found is None else found.branches
             return {name: found.checkpoints[named[name]].id for name in sorted(named)} if found is not None else {}
 
     async def made_of(self, thread: str, checkpoint: str) -> list[tuple[str, str]]:
         """See `RecordStore.made_of`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
             n = None if found is None else found.by_id.get(checkpoint)
             if found is None or n is None:
@@ -215,8 +214,8 @@ class MemoryRecords:
         self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
     ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
+        self._open()
         with self._lock:
-            self._open()
             names = sorted(
                 name
                 for name, found in self._threads.items()
@@ -228,23 +227,22 @@ class MemoryRecords:
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
+        self._open()
         with self._lock:
-            self._open()
+            found = self._threads.get(commit.thread)
+            self._check(commit, None if found is None else found.row)
+            failpoint("memory.commit.before")
+            if found is None:
+                row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
+                found = _Thread(row)
+            _refuse_twice(found, commit)
+            after = lease.after(commit, found.row.lease, self._clock.now_ns())
             try:
-                self._busy = True
-                self._commit(commit)
-            finally:
-                self._busy = False
-
-    def _commit(self, commit: Commit) -> None:
-        found = self._threads.get(commit.thread)
-        self._check(commit, None if found is None else found.row)
-        failpoint("memory.commit.before")
-        if found is None:
-            row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
-            found = self._threads[commit.thread] = _Thread(row)
-        _refuse_twice(found, commit)
-        self._apply(found, commit)
+                self._apply(found, commit, after)
+            except BaseException:
+                # Ctrl-C has come in between: a step is stored as a whole or not at all (P1). Doing it again does the rest.
+                self._apply(found, commit, after)
+                raise
 
     def _check(self, commit: Commit, row: ThreadRow | None) -> None:
         if row is not None and commit.lease in ("keep", "release"):
@@ -254,7 +252,7 @@ class MemoryRecords:
         tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
         lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
 
-    def _apply(self, found: _Thread, commit: Commit) -> None:
+    def _apply(self, found: _Thread, commit: Commit, after: LeaseRow) -> None:
         row = found.row
         for ns, name in commit.namespaces:
             found.names[ns] = name
@@ -263,10 +261,9 @@ class MemoryRecords:
             found.checkpoints[checkpoint.n] = checkpoint
             found.by_id[checkpoint.id] = checkpoint.n
             order = found.order.setdefault(checkpoint.ns, [])
-            if order and order[-1] > checkpoint.n:
-                order.insert(bisect_left(order, checkpoint.n), checkpoint.n)
-            else:
-                order.append(checkpoint.n)
+            at = bisect_left(order, checkpoint.n) if order and order[-1] >= checkpoint.n else len(order)
+            if order[at : at + 1] != [checkpoint.n]:
+                order.insert(at, checkpoint.n)
         for value in commit.values:
             found.values[value.n] = value.packed
         for write in commit.writes:
@@ -279,9 +276,9 @@ class MemoryRecords:
         for child in commit.children:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
         if commit.lease == "keep":
-            row.lease.expires_ns = self._clock.now_ns() + commit.lease_ns
+            row.lease.expires_ns = after.expires_ns
         else:
-            row.lease = lease.after(commit, row.lease, self._clock.now_ns())
+            row.lease = after
         row.next_n = max(row.next_n, commit.next_n)
         row.newest = max(row.newest, commit.newest)
         if commit.head is not None:
@@ -293,6 +290,7 @@ class MemoryRecords:
             row.graph = row.graph if update.graph is None else update.graph
             row.fingerprint = row.fingerprint if update.fingerprint is None else update.fingerprint
             row.metadata = row.metadata if update.metadata is None else dict(update.metadata)
+        self._threads[commit.thread] = found
 
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
@@ -313,8 +311,8 @@ class MemoryRecords:
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.pop(thread, None)
             if found is not None:
                 self._tombstones[self._hash(thread)] = found.row.incarnation

@@ -18,7 +18,7 @@ from perdure.backends.sqlite.schema import Database, prepare
 from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverClosed
-from perdure.turns import refuse_inside, turn_lock
+from perdure.turns import is_held_here, refuse_inside, turn_lock
 
 if TYPE_CHECKING:
     import sqlite3
@@ -102,7 +102,6 @@ class SharedSqlite:
         self._lock = turn_lock()
         self._database: Database | None = None
         self._gone = ""
-        self._busy = False
         self._executor: ThreadPoolExecutor | None = None
         with _forking:
             _live.add(self)
@@ -121,14 +120,13 @@ class SharedSqlite:
         Raises:
             SaverClosed: the saver was closed, or the database was in the memory of the process that this one was forked from.
         """
+        if is_held_here(self._lock):
+            refuse_inside(f"the saver of {self.name}")
         with self._lock:
-            if self._busy:
-                refuse_inside(f"the saver of {self.name}")
             database = self._database or self._open()
             deadline = 0.0
             while True:
                 try:
-                    self._busy = True
                     return script(database, *args)
                 except BaseException as error:
                     # SQLite itself rolls back after some errors (disk full), not after others (a broken constraint).
@@ -143,8 +141,6 @@ class SharedSqlite:
                     if now >= deadline:
                         error.add_note(f"another process has had the lock of {self.name} for {self._busy_timeout} seconds")
                         raise
-                finally:
-                    self._busy = False
                 # Nothing of the script is left, so it begins anew.
                 time.sleep(_LOOK_AGAIN)
                 database = self._database or self._open()
