@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from perdure import START, SqliteSaver, StateGraph, open_saver
 from perdure.backends.sqlite import schema
 from perdure.backends.sqlite.connections import open_sqlite
+from perdure.checkpoint.incremental.compression import unsqueezed
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, ValueRow, WriteItem, WriteRow
-from perdure.errors import CorruptRecord, UnknownFormat
+from perdure.errors import CorruptRecord, SaveFailed, UnknownFormat
 from tests.pure.test_sqlite_records import blocking, commit, row
 
 
@@ -77,6 +79,77 @@ def test_a_newer_database_is_refused(tmp_path: Path):
     edit(path, f"PRAGMA user_version = {schema.NEWEST + 1}")
     with pytest.raises(UnknownFormat, match="upgrade"):
         blocking(open_sqlite(path)).load("t", "", None)
+
+
+@pytest.mark.parametrize(
+    ("statements", "says"),
+    [
+        (["PRAGMA user_version = -5"], "format -5"),
+        (["PRAGMA user_version = 0"], "format 0"),
+        (["DROP TABLE value"], "no table value"),
+        (["ALTER TABLE checkpoint RENAME COLUMN body TO soul"], "no such column"),
+        (
+            ["PRAGMA writable_schema = 1", "UPDATE sqlite_schema SET sql = 'CREATE TABLE value (' WHERE name = 'value'"],
+            "malformed",
+        ),
+        (["UPDATE value SET tag = x'00'"], "no text"),
+        (["UPDATE checkpoint SET body = 5"], "checkpoint 1"),
+    ],
+)
+def test_a_damaged_database_is_a_corrupt_record(tmp_path: Path, statements: list[str], says: str):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit(**big(1, b"x" * 100)))
+    shared.close()
+    edit(path, *statements)
+    with pytest.raises(CorruptRecord, match=says):
+        unsqueezed(blocking(open_sqlite(path)).load("t", "", None).values[1])
+
+
+@pytest.mark.parametrize("length", [100, 5000, 9000, 0.5, 0.9])
+def test_a_truncated_database_is_a_corrupt_record(tmp_path: Path, length: float):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit(**big(1, b"x" * 100_000)))
+    shared.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(length if length >= 1 else len(whole) * length)])
+    with pytest.raises(CorruptRecord, match=r"damaged|not a SQLite database"):
+        blocking(open_sqlite(path)).load("t", "", None)
+
+
+def test_a_commit_to_a_damaged_database_is_a_failed_save(tmp_path: Path):
+    path = tmp_path / "a.db"
+    saver = SqliteSaver(path)
+    graph = StateGraph(int).add_node("a", lambda number: number + 1).add_edge(START, "a").compile(saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke(1, config)
+    edit(path, "ALTER TABLE checkpoint RENAME COLUMN id TO name")
+    with pytest.raises(CorruptRecord):
+        graph.get_state(config)
+    with pytest.raises(SaveFailed, match="damaged") as caught:
+        graph.invoke(1, {"configurable": {"thread_id": "u"}})
+    assert isinstance(caught.value.__cause__, CorruptRecord)
+    saver.close()
+
+
+@pytest.mark.parametrize("path", ["postgresql://host/db", "sqlite:///a.db", "https://host/a.db", "a\x00b.db", ""])
+def test_what_is_no_path_is_refused_where_it_is_given(path: str):
+    with pytest.raises(ValueError, match=r"URL|path"):
+        SqliteSaver(path)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"a.db"])
+def test_what_is_no_text_is_refused_where_it_is_given(given: Any):
+    for make in (SqliteSaver, SqliteSaver.from_conn_string, open_saver):
+        with pytest.raises(TypeError, match=r"for example|such as"):
+            make(given)
+
+
+def test_a_folder_is_no_database(tmp_path: Path):
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        blocking(open_sqlite(tmp_path)).load("t", "", None)
+    assert "that is a folder" in caught.value.__notes__[0]
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path):

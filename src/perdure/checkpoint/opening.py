@@ -18,6 +18,8 @@ def open_saver(url: str, **options: Any) -> Saver:
     Raises:
         ValueError: there is no saver for URLs of this kind.
     """
+    if not isinstance(url, str):
+        raise TypeError(f"open_saver takes a URL or a path as text, got {type(url).__name__}; for example 'sqlite:///app.db'")
     scheme = url.partition(":")[0] if "://" in url or url.startswith(("sqlite:", "memory:")) else "file"
     if scheme == "memory":
         from perdure.checkpoint.memory import InMemorySaver

@@ -79,6 +79,8 @@ def checkpoint_row(n: int, ns: int, packed_id: bytes | str, body: bytes) -> Chec
     fields = _open(body, 14, f"checkpoint {n}")
     try:
         _, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra, memories = fields
+        if not isinstance(metadata, dict) or not isinstance(memories, dict):
+            raise TypeError("its metadata or its memories are no map")
         return CheckpointRow(
             n,
             ns,

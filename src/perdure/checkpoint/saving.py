@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.checkpoint.records import Commit, RecordStore, StaleLoad
-from perdure.errors import PerdureError, SaveFailed
+from perdure.errors import CorruptRecord, PerdureError, SaveFailed
 
 
 async def save(records: RecordStore, commit: Commit) -> None:
@@ -15,9 +15,9 @@ async def save(records: RecordStore, commit: Commit) -> None:
     """
     try:
         await records.commit(commit)
-    except (PerdureError, StaleLoad):
-        raise
     except Exception as error:
+        if isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, CorruptRecord):
+            raise
         raise failed(
             f"thread {commit.thread!r} could not be saved",
             error,
@@ -34,9 +34,9 @@ async def delete(records: RecordStore, thread: str) -> None:
     """
     try:
         await records.delete(thread)
-    except PerdureError:
-        raise
     except Exception as error:
+        if isinstance(error, PerdureError) and not isinstance(error, CorruptRecord):
+            raise
         raise failed(
             f"thread {thread!r} could not be deleted", error, "It is as it was; mend the cause and try again", thread
         ) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
-from perdure.backends.sqlite.schema import Database, prepare
+from perdure.backends.sqlite.schema import Database, damage, prepare
 from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverClosed
@@ -92,7 +92,8 @@ class SharedSqlite:
     ) -> None:
         if synchronous not in {"full", "normal"}:
             raise ValueError(f"synchronous is 'full' or 'normal', not {synchronous!r}")
-        if not busy_timeout >= 0:
+        wait: Any = busy_timeout
+        if not isinstance(wait, (int, float)) or not wait >= 0:
             raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
         self.clock = clock
         self._host_clock = host_clock
@@ -133,6 +134,8 @@ class SharedSqlite:
                     if database.connection.in_transaction:
                         self._roll_back(database)
                     if not _is_busy(error):
+                        if (damaged := damage(error, self.name)) is not None:
+                            raise damaged from error
                         if name := getattr(error, "sqlite_errorname", ""):
                             error.add_note(f"{name} in the database {self.name}")
                         raise
@@ -187,20 +190,26 @@ class SharedSqlite:
             try:
                 self._database = self._connect()
                 return self._database
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeDecodeError) as error:
                 # Switching a new file to WAL does not wait for other processes that do the same, whatever the busy timeout.
                 if not _is_busy(error) or time.monotonic() >= deadline:
+                    if (damaged := damage(error, self.name)) is not None:
+                        raise damaged from error
                     error.add_note(f"while opening the database {self.name}{self._advice(error)}")
                     raise
             time.sleep(_LOOK_AGAIN)
 
-    def _advice(self, error: sqlite3.Error) -> str:
+    def _advice(self, error: Exception) -> str:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_READONLY:
             return (
                 ": even for reading, its folder must be writable, for SQLite keeps the write-ahead log there. A file that nobody writes "
                 "to is read with 'file:PATH?immutable=1'"
             )
-        if self._in_memory or self.name.startswith("file:") or Path(self.name).parent.is_dir():
+        if self._in_memory or self.name.startswith("file:"):
+            return ""
+        if Path(self.name).is_dir():
+            return ": that is a folder; the database is a file"
+        if Path(self.name).parent.is_dir():
             return ""
         return ": its folder does not exist, and a saver makes none"
 

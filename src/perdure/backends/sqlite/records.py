@@ -15,7 +15,7 @@ class SqliteRecords:
         shared = open_sqlite("app.db")
         blocking, suspending = SqliteRecords(shared.blocking()), SqliteRecords(shared.suspending())
 
-    sqlite3's own errors (disk full, locked, read-only, corrupt) pass through as they are.
+    sqlite3's own errors (disk full, locked, read-only) pass through as they are; a damaged file is a CorruptRecord.
     """
 
     __slots__ = ("_port",)

@@ -54,7 +54,10 @@ class SqliteSaver(Saver):
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
         """A saver for a path, a `file:` URI or a `sqlite://` URL. Use it as it is, with `with`, or with `async with`."""
-        return cls(path_of_url(conn_string), **options)
+        text: Any = conn_string
+        if not isinstance(text, str):
+            raise TypeError(f"a connection string is text, such as 'app.db' or 'sqlite:///app.db', got {type(text).__name__}")
+        return cls(path_of_url(text), **options)
 
     def blocking(self) -> RecordStore:
         """The records, for calls that block."""

@@ -24,6 +24,11 @@ NEWEST = 1
 KEYS_KEPT = 4096
 """How many threads' keys a connection remembers."""
 
+RECOVER = "the `.recover` command of the sqlite3 program saves what can still be read"
+"""What to do with a damaged file of which there is no copy."""
+
+_SQLITE_ERROR = 1
+_SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
 _TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "tombstone")
 
@@ -108,6 +113,9 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             ) from error
         raise
     if application == APPLICATION_ID:
+        if version < 1 or (missing := sorted(set(_TABLES) - tables)):
+            what = f"it says that it has format {version}" if version < 1 else f"it has no table {', '.join(missing)}"
+            raise CorruptRecord(f"{name} is damaged: {what}. Restore a copy of it; {RECOVER}")
         if version > NEWEST:
             raise UnknownFormat(
                 f"{name} has format {version}; this version of perdure reads up to {NEWEST}: upgrade it (pip install -U perdure)"
@@ -123,6 +131,18 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             f"{name} already has tables of another program named {', '.join(taken)}: give the saver a file of its own"
         )
     return 0
+
+
+def damage(error: BaseException, name: str) -> CorruptRecord | None:
+    """The error to raise where SQLite, or what reads its answers, found that the file is damaged; None if it is something else."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        found = isinstance(error, UnicodeDecodeError)  # of a message, or a text, that holds what the file holds
+    else:
+        primary = code & 0xFF
+        missing = any(says in str(error) for says in ("no such ", "has no column"))
+        found = primary in (_SQLITE_CORRUPT, _SQLITE_NOTADB) or (primary == _SQLITE_ERROR and missing)
+    return CorruptRecord(f"{name} is damaged: {error}. Restore a copy of it; {RECOVER}") if found else None
 
 
 def _set_up(connection: sqlite3.Connection, synchronous: str, *, fresh: bool) -> None:

@@ -17,7 +17,7 @@ def target(path: str | Path) -> tuple[str, bool, bool]:
         ValueError: it is no path, or the URL of something else.
     """
     text: str | bytes = os.fspath(path)
-    if isinstance(text, bytes) or not text:
+    if isinstance(text, bytes) or not text or "\x00" in text:
         raise ValueError(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
     if text == ":memory:":
         return text, True, True

@@ -39,8 +39,11 @@ def unsqueezed(packed: tuple[str, bytes]) -> tuple[str, bytes]:
         CorruptRecord: the bytes are damaged, or the package that can read them is not installed.
     """
     tag, data = packed
-    if not tag.startswith(PREFIX):
-        return packed
+    try:
+        if not tag.startswith(PREFIX):
+            return packed
+    except (AttributeError, TypeError):
+        raise CorruptRecord(f"a stored value is damaged: its tag is {tag!r}, which is no text") from None
     zstd = _zstd()
     if zstd is None:
         raise CorruptRecord("a stored value is compressed with zstd; reading it takes: pip install backports.zstd")
