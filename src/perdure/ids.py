@@ -111,5 +111,8 @@ def thread_text(thread: Any) -> str:
             raise InvalidConfig("a thread_id is text that is not empty and holds no NUL character", key="thread_id")
         return str(thread)
     if type(thread).__name__ == "UUID" or (isinstance(thread, int) and not isinstance(thread, bool)):
-        return str(thread)
+        try:
+            return str(thread)
+        except ValueError:  # an int of thousands of digits
+            raise InvalidConfig("a thread_id that is an int has at most 4300 digits", key="thread_id") from None
     raise TypeError(f"thread_id must be text (an int or a UUID is taken as its text), got {type(thread).__name__}")

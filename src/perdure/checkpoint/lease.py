@@ -15,6 +15,9 @@ from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
 LEASE_SECONDS = 30.0
 """How long a lease lasts without a commit or a renewal."""
 
+LONGEST_LEASE = 366 * 24 * 3600
+"""No lease lasts longer: a database that is asked for the end of time answers with an overflow."""
+
 
 def busy(thread: str, lease: LeaseRow) -> ThreadBusy:
     """The error for a thread that somebody else holds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +12,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
 from perdure.checkpoint.heads import HEAD_CACHE, Heads
 from perdure.checkpoint.inbox import Inbox
-from perdure.checkpoint.lease import LEASE_SECONDS
+from perdure.checkpoint.lease import LEASE_SECONDS, LONGEST_LEASE
 from perdure.checkpoint.line import Line
 from perdure.checkpoint.saving import delete
 from perdure.checkpoint.watch import Watch
@@ -53,8 +53,12 @@ class Saver(BaseCheckpointSaver[int]):
         head_cache: int = HEAD_CACHE,
     ) -> None:
         super().__init__(serde=serde)
-        if not lease_seconds > 0:
-            raise ValueError(f"lease_seconds must be positive, got {lease_seconds!r}")
+        lasts: Any = lease_seconds
+        if not isinstance(lasts, (int, float)) or not 0 < lease_seconds <= LONGEST_LEASE:
+            raise ValueError(f"lease_seconds must be positive, and at most {LONGEST_LEASE} (a year), got {lease_seconds!r}")
+        keys: Any = persist
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"persist is a list of keys of config['configurable'], got {persist!r}")
         if head_cache < 0:
             raise ValueError(f"head_cache must be a number of bytes, or 0 for none, got {head_cache!r}")
         self.heads = Heads(head_cache)

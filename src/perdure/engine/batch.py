@@ -11,6 +11,9 @@ from perdure.runtime.config import checked
 
 
 def _configs(inputs: Sequence[Any], config: Any) -> list[Any]:
+    given: Any = inputs
+    if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
+        raise TypeError(f"batch takes a list of inputs, got {type(inputs).__name__}: batch([first, second])")
     if isinstance(config, Sequence) and not isinstance(config, (str, Mapping)):
         if len(config) != len(inputs):
             raise InvalidConfig(

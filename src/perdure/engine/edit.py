@@ -38,6 +38,26 @@ Kept = tuple[dict[str, tuple[int, tuple[str, ...]]], dict[int, int], Sequence[An
 """Open tasks that an edit leaves as they are: nodes, Sends with the list that they are positions of, deferred nodes."""
 
 
+def _updates(updates: Any) -> list[StateUpdate]:
+    """The edits of one super-step.
+
+    Raises:
+        InvalidUpdateError: it is no list of edits.
+    """
+    try:
+        found = [StateUpdate(*update) for update in updates if not isinstance(update, (str, bytes))]
+    except TypeError:
+        found = []
+    if not isinstance(updates, Sequence) or len(found) != len(updates):
+        raise InvalidUpdateError(
+            f"a super-step of edits is a list of StateUpdate(values, as_node) or of such tuples, got {updates!r}"
+        )
+    for update in found:
+        if not isinstance(update.as_node, (str, type(None))):
+            raise InvalidUpdateError(f"as_node is the name of a node, got {update.as_node!r}")
+    return found
+
+
 class Edits:
     """Edits the threads of one graph.
 
@@ -63,6 +83,10 @@ class Edits:
             ThreadBusy: a run holds the thread.
             UnknownCheckpoint: the config names a checkpoint that the thread does not have.
         """
+        given: Any = supersteps
+        if not isinstance(given, Sequence):
+            raise InvalidUpdateError(f"edits are a list of super-steps, each a list of updates, got {supersteps!r}")
+        supersteps = [_updates(updates) for updates in supersteps]
         if not supersteps:
             raise ValueError("No supersteps provided: give at least one list of updates")
         if any(not updates for updates in supersteps):

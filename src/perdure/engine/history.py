@@ -139,8 +139,13 @@ class History:
             InvalidConfig: a negative limit.
             UnknownCheckpoint: the config or `before` names a checkpoint that the thread does not have.
         """
-        if limit is not None and limit < 0:
-            raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
+        most: Any = limit
+        if most is not None and (not isinstance(most, int) or most < 0):
+            raise InvalidConfig(f"limit must not be negative, got {limit!r}", key="limit")
+        others: dict[str, Any] = {"before": before, "filter": match}
+        for name, given in others.items():
+            if given is not None and not isinstance(given, Mapping):
+                raise InvalidConfig(f"{name} must be a dict, got {given!r}", key=name)
         conf = config.get(CONF) or {}
         namespace = conf.get("checkpoint_ns") or ""
         before_id = (before or {}).get(CONF, {}).get("checkpoint_id")

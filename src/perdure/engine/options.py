@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -101,11 +101,10 @@ class Options:
 def _named(program: Program, names: Any, argument: str) -> Any:
     if names is None or names == "*":
         return names
-    if isinstance(names, str):
-        raise InvalidConfig(
-            f"{argument} must be a list of node names or '*', got {names!r}. Did you mean [{names!r}]?", key=argument
-        )
+    if isinstance(names, str) or not isinstance(names, Collection):
+        meant = f". Did you mean [{names!r}]?" if isinstance(names, str) else ""
+        raise InvalidConfig(f"{argument} must be a list of node names or '*', got {names!r}{meant}", key=argument)
     for name in names:
-        if name not in program.nodes:
+        if not isinstance(name, str) or name not in program.nodes:
             raise unknown_node(program, f"{argument} names", name)
     return tuple(names)

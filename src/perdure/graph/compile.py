@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,8 +73,9 @@ def _breakpoints(names: Any, argument: str) -> tuple[str, ...] | Literal["*"]:
         return ()
     if names == "*":
         return "*"
-    if isinstance(names, str):
-        raise InvalidGraph(f"{argument} must be a list of node names or '*', got {names!r}. Did you mean [{names!r}]?")
+    if isinstance(names, str) or not isinstance(names, Collection):
+        meant = f". Did you mean [{names!r}]?" if isinstance(names, str) else ""
+        raise InvalidGraph(f"{argument} must be a list of node names or '*', got {names!r}{meant}")
     return tuple(plain_name(each) for each in names)
 
 

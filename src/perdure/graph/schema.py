@@ -65,7 +65,7 @@ def read_schema(declared: Any) -> Schema:
     Raises:
         InvalidGraph: an annotation cannot be evaluated, a reducer cannot be called with two values, or a key is reserved.
     """
-    if isinstance(declared, (dict, list, tuple, str)) or declared is None:
+    if isinstance(declared, (dict, list, tuple, set, str, bytes, int, float, complex)) or declared is None:
         raise InvalidGraph(
             f"A state schema must be a class (TypedDict, dataclass, pydantic model) or a type, got {declared!r}. "
             "For example: class State(TypedDict): messages: Annotated[list, operator.add]"

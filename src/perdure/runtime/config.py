@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from perdure.constants import CONF, DEFAULT_RECURSION_LIMIT
@@ -51,9 +51,29 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
         limit = config.get(key)
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise InvalidConfig(f"{key} must be at least 1, got {limit!r}", key=key)
-    if not isinstance(config.get(CONF, {}), Mapping):
-        raise InvalidConfig("config['configurable'] must be a dict", key=CONF)
+    _refuse_other_kinds(config)
     return dict(config)  # type: ignore[return-value]
+
+
+def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
+    conf = config.get(CONF, {})
+    if not isinstance(conf, Mapping):
+        raise InvalidConfig(
+            f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {type(conf).__name__}", key=CONF
+        )
+    for name in ("checkpoint_ns", "branch"):
+        if not isinstance(conf.get(name) or "", str):
+            raise InvalidConfig(f"config['configurable'][{name!r}] must be text, got {type(conf[name]).__name__}", key=name)
+    metadata = config.get("metadata")
+    if metadata is not None and not (isinstance(metadata, Mapping) and all(isinstance(key, str) for key in metadata)):
+        raise InvalidConfig("config['metadata'] must be a dict whose keys are text", key="metadata")
+    tags = config.get("tags")
+    if tags is not None and not (
+        isinstance(tags, Collection)
+        and not isinstance(tags, (str, bytes, Mapping))
+        and all(isinstance(tag, str) for tag in tags)
+    ):
+        raise InvalidConfig(f"config['tags'] must be a list of texts, got {tags!r}", key="tags")
 
 
 def merged(base: RunnableConfig, given: RunnableConfig) -> RunnableConfig:
