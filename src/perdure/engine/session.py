@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from perdure.types import Durability
 
 
+LAST_PATIENCE = 10.0
+"""Seconds that the end of a run waits for its last writes while its task is cancelled over and over."""
+
+
 @dataclass(slots=True, frozen=True)
 class Access:
     """A way to one thread in one database.
@@ -252,6 +256,21 @@ class Session:
                 raise
             self._landed(first)
 
+    async def _settle_at_last(self) -> None:
+        """`settle`, even for a task that is cancelled over and over: what is in flight needs the lease that is given back next."""
+        late = self.access.clock.monotonic() + LAST_PATIENCE
+        stopped: BaseException | None = None
+        while self.in_flight:
+            try:
+                await self.settle()
+            except BaseException as error:
+                # Told by name, for asyncio may never have been loaded.
+                if type(error).__name__ != "CancelledError" or self.access.clock.monotonic() >= late:
+                    raise
+                stopped = error
+        if stopped is not None:
+            raise stopped
+
     def _landed(self, write: InFlight) -> None:
         try:
             self.in_flight.remove(write)
@@ -267,7 +286,7 @@ class Session:
         if not self.held and not self.taking:
             return
         try:
-            await self.settle()
+            await self._settle_at_last()
         finally:
             try:
                 if identity.is_this_process(self.holder):

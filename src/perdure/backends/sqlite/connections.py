@@ -38,6 +38,9 @@ with this for 0.18."""
 _FORK_PATIENCE = 10.0
 """Seconds that a fork waits for a script to end."""
 
+_FINISH_PATIENCE = 10.0
+"""Seconds that a write is waited for by a task that is cancelled over and over."""
+
 _SQLITE_BUSY = 5
 _SQLITE_READONLY = 8
 
@@ -326,14 +329,15 @@ class SuspendingSqlite:
             raise
 
     async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
-        """As `run`, and even if the call is cancelled before its turn comes."""
+        """As `run`, and even if the call is cancelled before its turn comes, or is cancelled over and over."""
         import asyncio
 
         future = self._shared.submit(self._shared.run, script, *args)
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:
-            await _ended(future)
+            # Some cancel again and again until the task has ended, as anyio's scopes do at each turn of the loop.
+            await _ended(future, patience=_FINISH_PATIENCE)
             raise
 
     async def close(self) -> None:
@@ -347,7 +351,8 @@ class SuspendingSqlite:
         await asyncio.wrap_future(closing)
 
 
-async def _ended(future: Future[Any]) -> None:
+async def _ended(future: Future[Any], *, patience: float = 0.0) -> None:
+    """Wait for its end; cancelled meanwhile, for as long as patience lasts."""
     import asyncio
 
     done = asyncio.get_running_loop().create_future()
@@ -363,7 +368,13 @@ async def _ended(future: Future[Any]) -> None:
             pass  # the loop was closed: nobody waits any more
 
     future.add_done_callback(ended)
-    await done
+    late = time.monotonic() + patience
+    while not done.done():
+        try:
+            await asyncio.wait({done})
+        except asyncio.CancelledError:
+            if time.monotonic() >= late:
+                raise
 
 
 def is_of_one_thread(connection: sqlite3.Connection) -> bool:
