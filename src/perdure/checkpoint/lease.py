@@ -44,7 +44,7 @@ def forked(thread: str, holder: Holder) -> LeaseLost:
     """The error for a write of a process that was forked from the one that holds the lease."""
     return LeaseLost(
         f"this run of thread {thread!r} belongs to process {holder.pid}, from which this one was forked; nothing of this write was "
-        "stored. A process that was forked starts runs of its own",
+        "stored. A process that was forked starts runs of its own; one that was forked inside a node ends there, with os._exit",
         thread=thread,
     )
 

@@ -184,7 +184,7 @@ class Session:
 
         Raises:
             SaveFailed: the database failed; `__cause__` says how. Or an earlier write failed that this one would build on.
-            ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says.
+            ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says. LeaseLost too in a process that was forked from the run's.
         """
         if self.lost is not None:
             raise self.lost
@@ -283,7 +283,7 @@ class Session:
         Raises:
             SaveFailed, LeaseLost, ThreadDeleted: a write was still in flight, of a run that was stopped early, and it failed.
         """
-        if not self.held and not self.taking:
+        if not (self.held or self.taking):
             return
         try:
             await self._settle_at_last()
