@@ -16,7 +16,7 @@ def get_config() -> RunnableConfig:
     """The config of the node that this code runs in.
 
     Raises:
-        RuntimeError: outside of a running graph.
+        OutsideOfRun: outside of a running graph.
     """
     return current_task().config
 
@@ -25,7 +25,7 @@ def get_store() -> Any:
     """The store of the graph that this code runs in, None if it has none.
 
     Raises:
-        RuntimeError: outside of a running graph.
+        OutsideOfRun: outside of a running graph.
     """
     return current_task().runtime.store
 
@@ -34,7 +34,7 @@ def get_stream_writer() -> Callable[[Any], None]:
     """What sends a value to the `custom` stream. Nothing happens where nobody listens to it.
 
     Raises:
-        RuntimeError: outside of a running graph.
+        OutsideOfRun: outside of a running graph.
     """
     return current_task().writer
 
@@ -53,7 +53,7 @@ def get_message_writer(
         tags: stand beside each piece; one tagged `nostream` is not streamed.
 
     Raises:
-        RuntimeError: outside of a running graph.
+        OutsideOfRun: outside of a running graph.
     """
     writer: MessageWriter = current_task().message_writer(id=id, role=role, name=name, tags=tags)
     return writer

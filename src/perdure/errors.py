@@ -1,10 +1,17 @@
 """Every error this library raises, in one tree.
 
     PerdureError(Exception)
+    ├── InvalidArgument (ValueError)              an argument that means nothing here
+    ├── WrongType (TypeError)                     an argument of a type that is not taken
+    ├── InvalidCall (RuntimeError)                a call that means nothing where it is made
+    │   ├── OutsideOfRun                          it belongs into a running node
+    │   └── MissingMethod (NotImplementedError)   a saver does not implement it
     ├── InvalidGraph (ValueError)                 the drawing is wrong; raised before anything runs
     │   └── UnknownNode                           an edge, goto, Send or breakpoint names no node
+    │       └── UnknownChoice (KeyError)          a conditional edge chose what is not to be had
     ├── InvalidConfig (ValueError)                the config of a call is wrong
-    │   └── MissingThreadId (KeyError)
+    │   ├── MissingThreadId (KeyError)
+    │   └── MissingCheckpointer (RuntimeError)    a call needs a graph that saves its state
     ├── InvalidUpdateError (ValueError)           a value that may not be written
     │   ├── UnknownKey                            it names a key the state does not have
     │   └── InvalidState                          the value after its reducer does not fit the schema
@@ -34,6 +41,7 @@
     ├── CorruptRecord (ValueError)                stored bytes that are not what was written
     │   └── UnknownFormat                         written by a newer version
     ├── MissingExtra (ImportError)                an optional dependency is not installed
+    ├── NotOffered (ImportError)                  a name that other systems of this field have
     ├── TaskNotFound (LookupError)
     └── SuspendedInBlockingCode (RuntimeError)    a bug in a blocking port
 
@@ -49,22 +57,14 @@ Each error has a stable `code`, says where it happened (`thread`, `checkpoint`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from perdure.types import Command, Interrupt
-
-
-class ErrorCode(Enum):
-    """Codes that other systems of this field give to the same mistakes."""
-
-    GRAPH_RECURSION_LIMIT = "GRAPH_RECURSION_LIMIT"
-    INVALID_CONCURRENT_GRAPH_UPDATE = "INVALID_CONCURRENT_GRAPH_UPDATE"
-    INVALID_GRAPH_NODE_RETURN_VALUE = "INVALID_GRAPH_NODE_RETURN_VALUE"
-    MULTIPLE_SUBGRAPHS = "MULTIPLE_SUBGRAPHS"
-    INVALID_CHAT_HISTORY = "INVALID_CHAT_HISTORY"
+from perdure.signals import ErrorCode as ErrorCode
+from perdure.signals import GraphBubbleUp as GraphBubbleUp
+from perdure.signals import GraphInterrupt as GraphInterrupt
+from perdure.signals import InPlaceChangeWarning as InPlaceChangeWarning
+from perdure.signals import NodeError as NodeError
+from perdure.signals import ParentCommand as ParentCommand
 
 
 class PerdureError(Exception):
@@ -116,6 +116,36 @@ def _rebuild(cls: type[PerdureError], args: tuple[Any, ...], state: dict[str, An
     return error
 
 
+class InvalidArgument(PerdureError, ValueError):
+    """An argument has a value that means nothing here."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class WrongType(PerdureError, TypeError):
+    """An argument is of a type that is not taken, or there is no argument of that name."""
+
+    code = "WRONG_TYPE"
+
+
+class InvalidCall(PerdureError, RuntimeError):
+    """A call means nothing where, or when, it is made."""
+
+    code = "INVALID_CALL"
+
+
+class OutsideOfRun(InvalidCall):
+    """What belongs into a running node, task or conditional edge was called elsewhere."""
+
+    code = "OUTSIDE_OF_RUN"
+
+
+class MissingMethod(InvalidCall, NotImplementedError):
+    """A saver was asked for what it does not implement."""
+
+    code = "MISSING_METHOD"
+
+
 class InvalidGraph(PerdureError, ValueError):
     """The graph as drawn cannot run."""
 
@@ -128,6 +158,12 @@ class UnknownNode(InvalidGraph):
     code = "UNKNOWN_NODE"
 
 
+class UnknownChoice(UnknownNode, KeyError):
+    """A conditional edge chose nothing, or what its path map does not have."""
+
+    code = "UNKNOWN_CHOICE"
+
+
 class InvalidConfig(PerdureError, ValueError):
     """The config given with a call is wrong."""
 
@@ -138,6 +174,12 @@ class MissingThreadId(InvalidConfig, KeyError):
     """A graph with a saver was called without saying which thread."""
 
     code = "MISSING_THREAD_ID"
+
+
+class MissingCheckpointer(InvalidConfig, RuntimeError):
+    """A call needs a graph that saves its state, and this one has no saver."""
+
+    code = "MISSING_CHECKPOINTER"
 
 
 class InvalidUpdateError(PerdureError, ValueError):
@@ -378,6 +420,12 @@ class MissingExtra(PerdureError, ImportError):
         self.extra = extra
 
 
+class NotOffered(PerdureError, ImportError):
+    """A name that other systems of this field have, and this one has not; the message says what to use."""
+
+    code = "NOT_OFFERED"
+
+
 class TaskNotFound(PerdureError, LookupError):
     """No such task."""
 
@@ -388,48 +436,3 @@ class SuspendedInBlockingCode(PerdureError, RuntimeError):
     """A port that must block tried to suspend. This is a bug in the port, never in user code."""
 
     code = "SUSPENDED_IN_BLOCKING_CODE"
-
-
-class InPlaceChangeWarning(UserWarning):
-    """A node changed a value of the state in place and did not return it; the change was undone."""
-
-    code: ClassVar[str] = "IN_PLACE_CHANGE"
-
-
-class GraphBubbleUp(BaseException):
-    """Base of the signals that pass through a node on their way to the runtime.
-
-    They are no errors: `except Exception` does not catch them, and a node that catches BaseException must raise them again.
-    """
-
-    code: ClassVar[str] = "GRAPH_BUBBLE_UP"
-
-
-class GraphInterrupt(GraphBubbleUp):
-    """A node asked a question with `interrupt`; the run pauses until it is answered."""
-
-    code: ClassVar[str] = "GRAPH_INTERRUPT"
-    asked_at: tuple[int, int] | None = None
-    """Where a subgraph asked: numbers of its namespace and checkpoint."""
-
-    def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
-        super().__init__(tuple(interrupts))
-        self.interrupts = tuple(interrupts)
-
-
-class ParentCommand(GraphBubbleUp):
-    """A node of a subgraph returned a command for the graph around it."""
-
-    code: ClassVar[str] = "PARENT_COMMAND"
-
-    def __init__(self, command: Command[Any]) -> None:
-        super().__init__(command)
-        self.command = command
-
-
-@dataclass(frozen=True, slots=True)
-class NodeError:
-    """What an error handler gets as `error`: which node failed, and with what."""
-
-    node: str
-    error: BaseException

@@ -10,7 +10,7 @@ import os
 from hashlib import blake2b
 from typing import Any, NewType
 
-from perdure.errors import CorruptRecord, InvalidConfig
+from perdure.errors import CorruptRecord, InvalidConfig, WrongType
 
 ThreadId = NewType("ThreadId", str)
 Namespace = NewType("Namespace", str)
@@ -103,7 +103,7 @@ def thread_text(thread: Any) -> str:
     """A thread id as text.
 
     Raises:
-        TypeError: it is neither text, an int, nor a UUID.
+        WrongType: it is neither text, an int, nor a UUID.
         InvalidConfig: it is empty, or holds NUL.
     """
     if isinstance(thread, str):
@@ -115,4 +115,4 @@ def thread_text(thread: Any) -> str:
             return str(thread)
         except ValueError:  # an int of thousands of digits
             raise InvalidConfig("a thread_id that is an int has at most 4300 digits", key="thread_id") from None
-    raise TypeError(f"thread_id must be text (an int or a UUID is taken as its text), got {type(thread).__name__}")
+    raise WrongType(f"thread_id must be text (an int or a UUID is taken as its text), got {type(thread).__name__}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure.errors import OutsideOfRun
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -59,12 +61,12 @@ def current_task() -> TaskScope:
     """The task this code runs in.
 
     Raises:
-        RuntimeError: outside of a node, task or conditional edge.
+        OutsideOfRun: outside of a node, task or conditional edge.
     """
     try:
         return CURRENT.get()
     except LookupError:
-        raise RuntimeError(
+        raise OutsideOfRun(
             "Called outside of a running graph: interrupt(), get_config(), get_runtime(), get_store(), get_stream_writer() and the like "
             "work inside a node, a task or a conditional edge, and in what those call in the same context"
         ) from None

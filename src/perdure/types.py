@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, Union
 
 from perdure.constants import OVERWRITE
+from perdure.errors import InvalidArgument, WrongType
 from perdure.scope import current_task
 
 if TYPE_CHECKING:
@@ -56,13 +57,13 @@ def seconds_of(value: float | timedelta | None) -> float | None:
     """Seconds of a number or a timedelta; None stays None.
 
     Raises:
-        ValueError: it is not positive.
+        InvalidArgument: it is not positive.
     """
     if value is None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if not seconds > 0:
-        raise ValueError(f"a timeout must be positive, got {value!r}")
+        raise InvalidArgument(f"a timeout must be positive, got {value!r}")
     return seconds
 
 
@@ -82,7 +83,7 @@ class TimeoutPolicy:
         object.__setattr__(self, "run_timeout", seconds_of(self.run_timeout))
         object.__setattr__(self, "idle_timeout", seconds_of(self.idle_timeout))
         if self.refresh_on not in ("auto", "heartbeat"):
-            raise ValueError(f"refresh_on must be 'auto' or 'heartbeat', got {self.refresh_on!r}")
+            raise InvalidArgument(f"refresh_on must be 'auto' or 'heartbeat', got {self.refresh_on!r}")
 
     @classmethod
     def coerce(cls, value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
@@ -405,9 +406,9 @@ def interrupt(
         GraphInterrupt: the pause itself (a BaseException, so `except Exception` does not swallow it).
         AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
         InvalidAnswer: the default does not fit the schema.
-        ValueError: a default without a deadline, a moment without a time zone, a schema that cannot be checked.
+        InvalidArgument: a default without a deadline, a moment without a time zone, a schema that cannot be checked.
         MissingExtra: the schema is a type that needs pydantic, which is not installed.
-        RuntimeError: called outside of a running graph.
+        OutsideOfRun: called outside of a running graph.
     """
     return current_task().ask(value, response_schema=response_schema, key=key, deadline=deadline, default=default)
 
@@ -416,13 +417,13 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Any:
     """The checkpointer, if it is None, a bool or a saver.
 
     Raises:
-        TypeError: it is anything else.
+        WrongType: it is anything else.
     """
     from perdure.checkpoint.base import BaseCheckpointSaver
 
     if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
         return checkpointer
-    raise TypeError(
+    raise WrongType(
         f"checkpointer must be a saver, True, False or None, got {type(checkpointer).__name__}. A saver derives from "
         "perdure.checkpoint.base.BaseCheckpointSaver; `with SqliteSaver.from_conn_string(path) as saver:` also gives one"
     )

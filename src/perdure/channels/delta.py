@@ -10,7 +10,7 @@ from perdure.channels.base import MISSING, Missing
 from perdure.channels.overwrite import only_overwrite
 from perdure.channels.reducer import same_reducer, start_value
 from perdure.channels.single_value import SingleValue
-from perdure.errors import InvalidUpdateError
+from perdure.errors import InvalidArgument, InvalidUpdateError
 
 
 class DeltaChannel(SingleValue[Any, Any]):
@@ -29,14 +29,14 @@ class DeltaChannel(SingleValue[Any, Any]):
         snapshot_frequency: accepted and kept, without effect.
 
     Raises:
-        ValueError: `snapshot_frequency` is not positive.
+        InvalidArgument: `snapshot_frequency` is not positive.
     """
 
     __slots__ = ("reducer", "snapshot_frequency")
 
     def __init__(self, reducer: Callable[[Any, Sequence[Any]], Any], typ: Any = None, *, snapshot_frequency: int = 100) -> None:
         if snapshot_frequency <= 0:
-            raise ValueError(f"snapshot_frequency must be positive, got {snapshot_frequency!r}")
+            raise InvalidArgument(f"snapshot_frequency must be positive, got {snapshot_frequency!r}")
         super().__init__(typ)
         self.reducer = reducer
         self.snapshot_frequency = snapshot_frequency

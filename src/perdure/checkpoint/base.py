@@ -14,6 +14,7 @@ from perdure.bridge import run_blocking
 from perdure.checkpoint.serde.base import maybe_add_typed_methods, with_types_known
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.constants import CONF, ERROR, INTERRUPT, RESUME
+from perdure.errors import MissingMethod
 from perdure.types import InterruptPage, RunnableConfig
 
 if TYPE_CHECKING:
@@ -264,8 +265,8 @@ class BaseCheckpointSaver(Generic[V]):
             return f"{int(current.split('.')[0]) + 1:032}"
         return current + 1
 
-    def _missing(self, method: str) -> NotImplementedError:
-        return NotImplementedError(
+    def _missing(self, method: str) -> MissingMethod:
+        return MissingMethod(
             f"{type(self).__name__} does not implement {method}(). A saver implements put, put_writes, get_tuple and list, or their "
             "async twins"
         )

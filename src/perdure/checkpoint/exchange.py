@@ -365,7 +365,7 @@ def address(config: RunnableConfig) -> tuple[str, str, str | None]:
 
     Raises:
         InvalidConfig: it names no thread.
-        TypeError: the thread's id is not text.
+        WrongType: the thread's id is not text.
     """
     conf = config.get(CONF) or {}
     if conf.get("thread_id") is None:

@@ -9,7 +9,7 @@ from perdure.checkpoint.incremental.values import value_of
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, ROOT_NS, Loaded, Pending, Status, WriteRow
 from perdure.constants import ERROR_SOURCE_NODE, NO_WRITES
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidConfig, WrongType
 from perdure.types import InterruptPage, PendingInterrupt
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class Inbox:
 
         Raises:
             InvalidConfig: the limit is no positive number.
-            TypeError: prefix or cursor is no text.
+            WrongType: prefix or cursor is no text.
         """
         if type(limit) is not int or limit < 1:
             raise InvalidConfig(f"limit must be a positive number, got {limit!r}", key="limit")
         for name, text in (("thread_prefix", thread_prefix), ("cursor", cursor)):
             if not isinstance(text, str) and not (name == "cursor" and text is None):
-                raise TypeError(f"{name} must be text, got {type(text).__name__}")
+                raise WrongType(f"{name} must be text, got {type(text).__name__}")
         found: list[PendingInterrupt] = []
         after = cursor
         while rows := await self._records(None).threads(after=after, limit=PAGE, statuses=WAITING, prefix=thread_prefix):

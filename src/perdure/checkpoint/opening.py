@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from perdure.checkpoint.saver import Saver
 
@@ -16,7 +18,7 @@ def open_saver(url: str, **options: Any) -> Saver:
         options: passed on to the saver's class, such as `serde=` and `lease_seconds=`.
 
     Raises:
-        ValueError: there is no saver for URLs of this kind.
+        InvalidArgument: there is no saver for URLs of this kind.
     """
     if not isinstance(url, str):
         raise TypeError(f"open_saver takes a URL or a path as text, got {type(url).__name__}; for example 'sqlite:///app.db'")
@@ -29,4 +31,4 @@ def open_saver(url: str, **options: Any) -> Saver:
         from perdure.checkpoint.sqlite import SqliteSaver
 
         return SqliteSaver.from_conn_string(url, **options)
-    raise ValueError(f"there is no saver for {scheme!r} URLs; known are memory:// and sqlite:///path.db")
+    raise InvalidArgument(f"there is no saver for {scheme!r} URLs; known are memory:// and sqlite:///path.db")

@@ -17,7 +17,7 @@ from perdure.checkpoint.line import Line
 from perdure.checkpoint.saving import delete
 from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.errors import SelfBusy
+from perdure.errors import InvalidArgument, SelfBusy, WrongType
 from perdure.ids import thread_text
 from perdure.scope import CURRENT
 
@@ -55,12 +55,12 @@ class Saver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         lasts: Any = lease_seconds
         if not isinstance(lasts, (int, float)) or not 0 < lease_seconds <= LONGEST_LEASE:
-            raise ValueError(f"lease_seconds must be positive, and at most {LONGEST_LEASE} (a year), got {lease_seconds!r}")
+            raise InvalidArgument(f"lease_seconds must be positive, and at most {LONGEST_LEASE} (a year), got {lease_seconds!r}")
         keys: Any = persist
         if isinstance(keys, str) or not isinstance(keys, Iterable):
-            raise TypeError(f"persist is a list of keys of config['configurable'], got {persist!r}")
+            raise WrongType(f"persist is a list of keys of config['configurable'], got {persist!r}")
         if head_cache < 0:
-            raise ValueError(f"head_cache must be a number of bytes, or 0 for none, got {head_cache!r}")
+            raise InvalidArgument(f"head_cache must be a number of bytes, or 0 for none, got {head_cache!r}")
         self.heads = Heads(head_cache)
         self.lease_seconds = lease_seconds
         self.persist = tuple(persist)

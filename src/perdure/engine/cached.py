@@ -151,7 +151,7 @@ class HasCache:
         """Forget the kept results of these nodes; None: of all.
 
         Raises:
-            ValueError: the graph has no cache, or no such node.
+            InvalidArgument: the graph has no cache, or no such node.
         """
         namespaces = self._to_clear(nodes)
         self.cache.clear(namespaces)

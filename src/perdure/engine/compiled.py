@@ -17,7 +17,7 @@ from perdure.engine.options import Options, RunOptions
 from perdure.engine.run import NO_EVENTS, Run
 from perdure.engine.runners_blocking import BlockingRunner
 from perdure.engine.travel import HasBranches
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidConfig, MissingCheckpointer
 from perdure.runtime.config import checked, merged
 from perdure.streaming.modes import NOTHING, Shapes, Wanted, wanted
 from perdure.types import GraphOutput, RunnableConfig, StateSnapshot, StateUpdate, ensure_valid_checkpointer
@@ -297,7 +297,9 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
 
     def _access(self, config: RunnableConfig, *, blocking: bool) -> Access:
         if not self.checkpointer or self.checkpointer is True:
-            raise InvalidConfig("No checkpointer set: compile(checkpointer=...) with a saver to keep, read and edit state")
+            raise MissingCheckpointer(
+                "No checkpointer set: compile(checkpointer=...) with a saver to keep, read and edit state"
+            )
         return access_for(self.checkpointer, config, blocking=blocking)
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
@@ -309,7 +311,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
 
         Raises:
             UnknownCheckpoint: the thread has no such checkpoint. (A thread that does not exist has an empty state.)
-            ValueError: the graph has no saver.
+            MissingCheckpointer: the graph has no saver.
         """
         bound = call_config(self, config)
         return run_blocking(History(self, self._access(bound, blocking=True)).state(bound, subgraphs=subgraphs))
@@ -337,7 +339,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
 
         Raises:
             UnknownCheckpoint: `before` names a checkpoint that the thread does not have.
-            ValueError: the graph has no saver, or the limit is negative.
+            InvalidConfig: the graph has no saver, or the limit is negative.
         """
         bound = call_config(self, config)
         history = History(self, self._access(bound, blocking=True))

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import AmbiguousAnswer, EmptyInputError, InvalidUpdateError, UnknownInterruptError, UnknownThread
+from perdure.errors import (
+    AmbiguousAnswer,
+    EmptyInputError,
+    InvalidUpdateError,
+    MissingCheckpointer,
+    UnknownInterruptError,
+    UnknownThread,
+)
 from perdure.ids import is_interrupt_id
 from perdure.types import NO_ANSWER, Command, Interrupt
 
@@ -33,7 +40,7 @@ def check_command(command: Command[Any], *, saver: bool, entrypoint: str | None 
     Raises:
         InvalidUpdateError: it is for a parent graph, of which a caller has none.
         EmptyInputError: it says nothing.
-        RuntimeError: it answers a pause of a graph that saves nothing.
+        MissingCheckpointer: it answers a pause of a graph that saves nothing.
     """
     if command.graph is not None:
         raise InvalidUpdateError(f"There is no parent graph: a call cannot pass Command(graph={command.graph!r})")
@@ -43,7 +50,7 @@ def check_command(command: Command[Any], *, saver: bool, entrypoint: str | None 
             "Command(resume=...). What its next call gets as `previous` is set with update_state"
         )
     if command.resume is not NO_ANSWER and not saver:
-        raise RuntimeError("Cannot use Command(resume=...) without checkpointer: without one, no pause is remembered")
+        raise MissingCheckpointer("Cannot use Command(resume=...) without checkpointer: without one, no pause is remembered")
     if command.resume is NO_ANSWER and command.update is None and not command.goto and command.goto != 0:
         raise EmptyInputError("Received empty Command input: give it resume=, update= or goto=")
 

@@ -26,7 +26,7 @@ from perdure.engine.run import Run
 from perdure.engine.session import Session
 from perdure.engine.snapshot import address_of
 from perdure.engine.task import Entry, Task
-from perdure.errors import InvalidUpdateError, UnknownCheckpoint
+from perdure.errors import InvalidArgument, InvalidUpdateError, UnknownCheckpoint
 from perdure.types import RunnableConfig, StateUpdate
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Edits:
         """Make one checkpoint for each super-step of edits, all in one commit; return the config of the last.
 
         Raises:
-            ValueError: there is nothing to do.
+            InvalidArgument: there is nothing to do.
             InvalidUpdateError, UnknownKey: an edit cannot be made; nothing is stored.
             ThreadBusy: a run holds the thread.
             UnknownCheckpoint: the config names a checkpoint that the thread does not have.
@@ -88,9 +88,9 @@ class Edits:
             raise InvalidUpdateError(f"edits are a list of super-steps, each a list of updates, got {supersteps!r}")
         supersteps = [_updates(updates) for updates in supersteps]
         if not supersteps:
-            raise ValueError("No supersteps provided: give at least one list of updates")
+            raise InvalidArgument("No supersteps provided: give at least one list of updates")
         if any(not updates for updates in supersteps):
-            raise ValueError("No updates provided: each super-step needs at least one update")
+            raise InvalidArgument("No updates provided: each super-step needs at least one update")
         while True:
             try:
                 return await self._once(config, supersteps)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.inbox import LIMIT
-from perdure.errors import InvalidConfig
+from perdure.errors import MissingCheckpointer
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
@@ -61,5 +61,5 @@ class HasInbox:
 
     def _inbox_saver(self) -> BaseCheckpointSaver[Any]:
         if not self.checkpointer or self.checkpointer is True:
-            raise InvalidConfig("No checkpointer set: compile(checkpointer=...) with a saver, which keeps the questions")
+            raise MissingCheckpointer("No checkpointer set: compile(checkpointer=...) with a saver, which keeps the questions")
         return self.checkpointer  # type: ignore[no-any-return]

@@ -57,7 +57,7 @@ def push(task: Task, message: Any, state_key: str | None) -> Any:
     """Tell a message at once, and have it in the task's update under `state_key`, before what the node returns.
 
     Raises:
-        ValueError: it has no id.
+        InvalidArgument: it has no id.
         InvalidUpdateError: it is no message; or the state has no such key, or a durable step cannot write it.
     """
     pushed = read(message)

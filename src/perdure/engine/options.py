@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from perdure.engine.returns import unknown_node
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidConfig, WrongType
 
 if TYPE_CHECKING:
     from perdure.engine.program import Program
@@ -60,7 +60,7 @@ class Options:
         """Options from keyword arguments.
 
         Raises:
-            TypeError: there is no such argument.
+            WrongType: there is no such argument.
             InvalidConfig: there is no such choice.
         """
         known = [field.name for field in fields(cls)]
@@ -68,7 +68,7 @@ class Options:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
                 meant = f" (did you mean {close[0]!r}?)" if close else ""
-                raise TypeError(
+                raise WrongType(
                     f"a graph cannot be called with {name}={given[name]!r}{meant}; its options are {', '.join(known)}"
                 )
         return cls(**given)

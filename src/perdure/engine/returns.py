@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.channels.base import MISSING
 from perdure.channels.overwrite import overwrite_of
 from perdure.constants import BRANCH_PREFIX, END, PREVIOUS, ROOT, START, TASKS
-from perdure.errors import InvalidUpdateError, ParentCommand, UnknownKey, UnknownNode
+from perdure.errors import InvalidUpdateError, ParentCommand, UnknownChoice, UnknownKey, UnknownNode
 from perdure.types import Command, EntrypointFinal, Send
 
 if TYPE_CHECKING:
@@ -205,8 +205,7 @@ def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> l
     """The steering writes of what the path function of `branch` returned.
 
     Raises:
-        ValueError: it chose nothing, or START.
-        KeyError: it returned a key that its path map does not have.
+        UnknownChoice: it chose nothing, or START, or returned a key that its path map does not have.
         UnknownNode, InvalidUpdateError: as `goto_writes`.
     """
     choices = chosen if isinstance(chosen, (list, tuple)) else (chosen,)
@@ -217,14 +216,16 @@ def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> l
             try:
                 target = branch.ends[choice]
             except (KeyError, TypeError):
-                raise KeyError(
+                raise UnknownChoice(
                     f"the conditional edge {branch.name!r} of node {node!r} returned {choice!r}, which its path map does not have; "
-                    f"it has {', '.join(map(repr, branch.ends))}"
+                    f"it has {', '.join(map(repr, branch.ends))}",
+                    node=node,
                 ) from None
         if target is None or target == START:
-            raise ValueError(
+            raise UnknownChoice(
                 f"Branch did not return a valid destination: the conditional edge {branch.name!r} of node {node!r} returned "
-                f"{choice!r}; return a node name, END, a Send, or a list of these"
+                f"{choice!r}; return a node name, END, a Send, or a list of these",
+                node=node,
             )
         targets.append(target)
     return goto_writes(program, f"The conditional edge {branch.name!r} of node {node!r} goes to", targets, node=node)

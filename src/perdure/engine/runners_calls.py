@@ -21,7 +21,7 @@ from perdure.engine.attempt import attempt, fail
 from perdure.engine.runners_blocking import CANCEL_GRACE
 from perdure.engine.task import Entry
 from perdure.engine.workers import MOST_THREADS, Stopped
-from perdure.errors import GraphInterrupt
+from perdure.errors import GraphInterrupt, InvalidCall
 
 if TYPE_CHECKING:
     import asyncio
@@ -132,7 +132,7 @@ def start(parent: Task, node: Node, types: Sequence[type[Any]], args: tuple[Any,
     """Begin a call of a step from the code of `parent`; its future.
 
     Raises:
-        RuntimeError: the parent's code has ended, or may call no steps.
+        InvalidCall: the parent's code has ended, or may call no steps.
     """
     _refuse(parent, node)
     run = parent.run
@@ -165,11 +165,11 @@ def start(parent: Task, node: Node, types: Sequence[type[Any]], args: tuple[Any,
 
 def _refuse(parent: Task, node: Node) -> None:
     if isinstance(parent, Entry):
-        raise RuntimeError(
+        raise InvalidCall(
             f"task {node.name!r} was called by a conditional edge of START, which chooses before anything is stored. Call it in a node"
         )
     if parent.writes is not None or parent.error is not None:
-        raise RuntimeError(
+        raise InvalidCall(
             f"task {node.name!r} was called in the name of {parent.node.name!r}, which has ended: wait for threads and asyncio tasks that "
             "call durable steps before the node returns"
         )

@@ -10,7 +10,7 @@ from perdure.channels.last_value import LastValue
 from perdure.constants import END, PREVIOUS, START
 from perdure.engine.compiled import CompiledGraph
 from perdure.engine.program import Call, Node, Program, StateView
-from perdure.errors import InvalidGraph
+from perdure.errors import InvalidArgument, InvalidGraph
 from perdure.graph.signature import inspect_call
 from perdure.graph.state_types import types_in
 from perdure.graph.subgraphs import graphs_of
@@ -72,7 +72,7 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
 
         Raises:
             InvalidGraph: the function takes no input, is a generator, or needs an argument that the runtime cannot give.
-            ValueError: a timeout for a sync function.
+            InvalidArgument: a timeout for a sync function.
         """
         name = getattr(function, "__name__", type(function).__name__)
         inspected = inspect_call(function, where=f"entrypoint {name!r}")
@@ -81,7 +81,7 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
                 f"entrypoint {name!r} must take its input as the first positional parameter, for example {name}(inputs)"
             )
         if self._timeout is not None and not inspected.call.is_async:
-            raise ValueError(
+            raise InvalidArgument(
                 f"timeouts are only supported for async functions: make {name!r} an async def, or leave the timeout out"
             )
         node = Node(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 from perdure.engine.cached import namespace_of
 from perdure.engine.program import Call, Node, StateView
 from perdure.engine.task import Task
-from perdure.errors import InvalidGraph
+from perdure.errors import InvalidArgument, InvalidGraph, OutsideOfRun
 from perdure.graph.signature import inspect_step, is_async_callable
 from perdure.graph.state_types import types_in
 from perdure.scope import CURRENT
@@ -49,11 +49,12 @@ class TaskFunction(Generic[P, T]):
         """Start the step.
 
         Raises:
-            RuntimeError: outside of a node, a task or an entrypoint, or when that has ended.
+            OutsideOfRun: outside of a node, a task or an entrypoint.
+            InvalidCall: that has ended.
         """
         scope = CURRENT.get(None)
         if not isinstance(scope, Task):
-            raise RuntimeError(
+            raise OutsideOfRun(
                 f"task {self.name!r} was called outside of a running entrypoint or graph. Call it in an entrypoint, a node or another "
                 "task, and in threads of your own with the context of these; its function alone is in its attribute `function`"
             )
@@ -113,7 +114,7 @@ def task(
 
     Raises:
         InvalidGraph: it cannot be called, or is a generator.
-        ValueError: a timeout for a sync function.
+        InvalidArgument: a timeout for a sync function.
     """
 
     def mark(function: Callable[..., Any]) -> TaskFunction[..., Any]:
@@ -124,7 +125,7 @@ def task(
         is_async = is_async_callable(function)
         limit = TimeoutPolicy.coerce(timeout)
         if limit is not None and not is_async:
-            raise ValueError(
+            raise InvalidArgument(
                 f"Task timeouts are only supported for async functions: a thread cannot be stopped. Make {label!r} an async def, or "
                 "give its own calls a timeout"
             )

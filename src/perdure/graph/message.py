@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypedDict, overload
 from uuid import uuid4
 
 from perdure.channels.reducer import LEAVES_ALONE
-from perdure.errors import InvalidUpdateError
+from perdure.errors import InvalidArgument, InvalidUpdateError
 from perdure.messages.blocks import Result, parts_of
 from perdure.messages.message import REMOVE, REMOVE_ALL_MESSAGES, Message, RemoveMessage
 from perdure.messages.openai import chat_messages
@@ -49,15 +49,15 @@ def add_messages(
 
     Raises:
         InvalidUpdateError: something is no message, or an id that is to be removed is not there.
-        ValueError: the format is unknown, a block has no counterpart in it, or only one of both sides was given.
+        InvalidArgument: the format is unknown, a block has no counterpart in it, or only one of both sides was given.
     """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"unknown format {format!r} of messages; it is 'openai' (or 'langchain-openai') or None")
+        raise InvalidArgument(f"unknown format {format!r} of messages; it is 'openai' (or 'langchain-openai') or None")
     if left is None or right is None:
         if left is None and right is None:
             return add_messages if format is None else _reducer(format)
         given = "left" if right is None else "right"
-        raise ValueError(f"add_messages needs both 'left' and 'right', or neither to make a reducer; got only {given!r}")
+        raise InvalidArgument(f"add_messages needs both 'left' and 'right', or neither to make a reducer; got only {given!r}")
     return _add(left, right, format=format)
 
 
@@ -206,7 +206,7 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
 
     Raises:
         InvalidUpdateError: it is no message, has no id, or cannot be written there.
-        RuntimeError: outside of a node.
+        OutsideOfRun: outside of a node.
     """
     return current_task().push_message(message, state_key)
 

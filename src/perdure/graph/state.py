@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from perdure.constants import END, START
 from perdure.engine.program import Managed
-from perdure.errors import InvalidGraph
+from perdure.errors import InvalidGraph, WrongType
 from perdure.graph.annotations import kind_of
 from perdure.graph.branches import BranchSpec, make_branch
 from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, handler_call, node_spec, policies
@@ -366,7 +366,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
         Raises:
             InvalidGraph: the graph as drawn cannot run (UnknownNode, a kind of it, if a name has no node).
-            TypeError: the checkpointer is not one.
+            WrongType: the checkpointer is not one.
         """
         from perdure.graph.compile import build_program
         from perdure.graph.compiled import CompiledStateGraph
@@ -400,4 +400,4 @@ def _renamed(given: dict[str, Any], old: str, new: str, value: Any) -> Any:
 
 def _refuse_unknown(given: Mapping[str, Any], called: str) -> None:
     for word in given:
-        raise TypeError(f"{called}() got an unexpected keyword argument {word!r}")
+        raise WrongType(f"{called}() got an unexpected keyword argument {word!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
+from perdure.errors import InvalidArgument
 from perdure.messages.blocks import Block, Call, Media, Part, Result, Text, Thought, parts_of
 from perdure.messages.calls import name_and_arguments
 from perdure.messages.message import REMOVE, Message
@@ -31,7 +32,7 @@ def to_anthropic(messages: Any) -> AnthropicInput:
     Arguments of a tool call that are no JSON object become `{"arguments": <the text>}`.
 
     Raises:
-        ValueError: a block has no counterpart there; the text names it and its message.
+        InvalidArgument: a block has no counterpart there; the text names it and its message.
         InvalidUpdateError: something is no message.
     """
     system: list[Any] = []
@@ -68,7 +69,7 @@ def _turn(message: Message, where: str) -> tuple[Literal["user", "assistant", "s
         case "system" | "developer":
             blocks = _blocks(content, where)
             if any(block["type"] != "text" for block in blocks):
-                raise ValueError(f"{where} holds more than text, and instructions for an Anthropic model are text")
+                raise InvalidArgument(f"{where} holds more than text, and instructions for an Anthropic model are text")
             return "system", blocks
         case "user":
             return "user", _blocks(content, where)
@@ -78,10 +79,10 @@ def _turn(message: Message, where: str) -> tuple[Literal["user", "assistant", "s
         case "assistant":
             return "assistant", _assistant(message, where)
         case "function":
-            raise ValueError(f"{where} answers no tool call by its id; use role 'tool' with a tool_call_id")
+            raise InvalidArgument(f"{where} answers no tool call by its id; use role 'tool' with a tool_call_id")
         case role:
             assert role == REMOVE
-            raise ValueError(
+            raise InvalidArgument(
                 f"{where} removes another one, and is nothing that a model could read; pass the list that add_messages returns"
             )
 

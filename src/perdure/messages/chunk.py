@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from perdure.errors import InvalidArgument
 from perdure.messages.calls import calls_of_pieces
 from perdure.messages.message import Message
 
@@ -37,12 +38,12 @@ class MessageChunk(Message):
         """Both pieces as one.
 
         Raises:
-            ValueError: they are of different messages.
+            InvalidArgument: they are of different messages.
         """
         if not isinstance(other, MessageChunk):
             return NotImplemented
         if self.id != other.id:
-            raise ValueError(f"pieces of different messages do not add up: {self.id!r} and {other.id!r}")
+            raise InvalidArgument(f"pieces of different messages do not add up: {self.id!r} and {other.id!r}")
         both = {**self, **other, "role": self.role, "content": self.content + other.content}
         calls = [*self.tool_calls, *other.tool_calls]
         return MessageChunk({**both, "tool_calls": calls} if calls else both)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from perdure.errors import InvalidArgument
 from perdure.messages.blocks import Block, Call, Media, Part, Result, Text, Thought, parts_of
 from perdure.messages.calls import chat_call
 from perdure.messages.message import REMOVE, Message
@@ -29,7 +30,7 @@ def to_openai(messages: Any) -> list[dict[str, Any]]:
     a model are left out.
 
     Raises:
-        ValueError: a block has no counterpart there; the text names it and its message.
+        InvalidArgument: a block has no counterpart there; the text names it and its message.
         InvalidUpdateError: something is no message.
     """
     found: list[dict[str, Any]] = []
@@ -42,12 +43,12 @@ def chat_messages(message: Message, where: str) -> list[dict[str, Any]]:
     """One message as chat completions have it: several if it holds several tool results.
 
     Raises:
-        ValueError: a block has no counterpart there.
+        InvalidArgument: a block has no counterpart there.
     """
     role = message.role
     where = f"{where} (role {role!r})"
     if role == REMOVE:
-        raise ValueError(
+        raise InvalidArgument(
             f"{where} removes another one, and is nothing that a model could read; pass the list that add_messages returns"
         )
     if role == "assistant":

@@ -102,7 +102,7 @@ def thread_of(config: Mapping[str, Any]) -> str:
 
     Raises:
         MissingThreadId: it names none.
-        TypeError: it is neither text, an int, nor a UUID.
+        WrongType: it is neither text, an int, nor a UUID.
     """
     conf = config.get(CONF) or {}
     thread = conf.get("thread_id")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from perdure.clock import time_of
-from perdure.errors import InvalidAnswer, MissingExtra
+from perdure.errors import InvalidAnswer, InvalidArgument, MissingExtra, WrongType
 from perdure.runtime.schema_check import check_schema, mismatches
 from perdure.types import NO_ANSWER, Interrupt, seconds_of
 
@@ -25,7 +25,7 @@ def answer_schema(schema: Any) -> dict[str, Any] | None:
 
     Raises:
         MissingExtra: it is a type, and pydantic is not installed.
-        ValueError: it says what cannot be checked here.
+        InvalidArgument: it says what cannot be checked here.
     """
     if schema is None:
         return None
@@ -96,20 +96,20 @@ def deadline_of(deadline: datetime | timedelta | float | None, now_ns: int) -> d
         now_ns: now.
 
     Raises:
-        TypeError: it is none of these.
-        ValueError: it lies not in the future of now, or has no time zone.
+        WrongType: it is none of these.
+        InvalidArgument: it lies not in the future of now, or has no time zone.
     """
     if deadline is None:
         return None
     if isinstance(deadline, datetime):
         if deadline.utcoffset() is None:
-            raise ValueError(
+            raise InvalidArgument(
                 f"a deadline needs a time zone, got {deadline!r}; datetime.now(timezone.utc) + timedelta(...) has one, and a plain "
                 "timedelta counts from now"
             )
         return deadline
     if isinstance(deadline, bool) or not isinstance(deadline, (timedelta, int, float)):
-        raise TypeError(f"a deadline is seconds, a timedelta or a datetime, got {type(deadline).__name__}")
+        raise WrongType(f"a deadline is seconds, a timedelta or a datetime, got {type(deadline).__name__}")
     return time_of(now_ns + round((seconds_of(deadline) or 0.0) * 1e9))
 
 
@@ -117,13 +117,13 @@ def check_default(default: Any, deadline: object, schema: dict[str, Any] | None)
     """Refuse a default answer that could never count.
 
     Raises:
-        ValueError: there is no deadline.
+        InvalidArgument: there is no deadline.
         InvalidAnswer: it does not fit the schema.
     """
     if default is NO_ANSWER:
         return
     if deadline is None:
-        raise ValueError(f"interrupt(default={default!r}) needs a deadline: without one, the default would never count")
+        raise InvalidArgument(f"interrupt(default={default!r}) needs a deadline: without one, the default would never count")
     problems = [] if schema is None else mismatches(schema, default)
     if problems:
         raise InvalidAnswer(

@@ -140,6 +140,6 @@ def get_runtime(context_schema: type[ContextT] | None = None) -> Runtime[Context
     """The runtime of the node that this code runs in. `context_schema` only tells type checkers what `context` is.
 
     Raises:
-        RuntimeError: outside of a running graph.
+        OutsideOfRun: outside of a running graph.
     """
     return cast("Runtime[ContextT]", current_task().runtime)

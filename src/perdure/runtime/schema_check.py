@@ -20,6 +20,8 @@ from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import unquote
 
+from perdure.errors import InvalidArgument
+
 UNSUPPORTED: Final = frozenset(
     {"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems", "dependentSchemas", "dependencies"}
 )
@@ -52,19 +54,19 @@ def check_schema(schema: Any) -> None:
     """Refuse a schema that could not be checked.
 
     Raises:
-        ValueError: it refers to another document or to nothing, has a pattern that is none, or a keyword that is not supported.
+        InvalidArgument: it refers to another document or to nothing, has a pattern that is none, or a keyword that is not supported.
     """
     for part in _parts(schema):
         unsupported = UNSUPPORTED.intersection(part)
         if unsupported:
-            raise ValueError(f"the response schema uses {', '.join(sorted(unsupported))}, which cannot be checked here")
+            raise InvalidArgument(f"the response schema uses {', '.join(sorted(unsupported))}, which cannot be checked here")
         if "$ref" in part:
             _resolved(schema, part["$ref"])
         for pattern in (*([part["pattern"]] if "pattern" in part else []), *part.get("patternProperties", ())):
             try:
                 re.compile(pattern)
             except (re.error, TypeError) as error:
-                raise ValueError(f"the response schema has the pattern {pattern!r}, which is none: {error}") from error
+                raise InvalidArgument(f"the response schema has the pattern {pattern!r}, which is none: {error}") from error
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:
@@ -86,14 +88,16 @@ def _parts(schema: Any) -> Iterator[dict[str, Any]]:
 
 def _resolved(root: Any, ref: Any) -> Any:
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
-        raise ValueError(f"the response schema refers to {ref!r}; only parts of the schema itself (#/$defs/…) can be followed")
+        raise InvalidArgument(
+            f"the response schema refers to {ref!r}; only parts of the schema itself (#/$defs/…) can be followed"
+        )
     found = root
     for part in unquote(ref[1:]).split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         try:
             found = found[int(name)] if isinstance(found, list) else found[name]
         except (LookupError, TypeError, ValueError):
-            raise ValueError(f"the response schema refers to {ref!r}, which it does not have") from None
+            raise InvalidArgument(f"the response schema refers to {ref!r}, which it does not have") from None
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
+from perdure.errors import InvalidArgument, InvalidCall
 from perdure.messages import Message, MessageChunk
 
 Tell = Callable[[MessageChunk], None]
@@ -53,7 +54,7 @@ class MessageWriter:
         """Send the next piece of the text.
 
         Raises:
-            RuntimeError: the message is done.
+            InvalidCall: the message is done.
         """
         self._refuse_if_done()
         if not text:
@@ -85,8 +86,8 @@ class MessageWriter:
                 else the last one.
 
         Raises:
-            RuntimeError: the message is done.
-            ValueError: a call begins without a name.
+            InvalidCall: the message is done.
+            InvalidArgument: a call begins without a name.
         """
         self._refuse_if_done()
         at = index
@@ -97,7 +98,7 @@ class MessageWriter:
         call = self._calls.get(at)
         if call is None:
             if name is None:
-                raise ValueError("a tool call begins with the name of its tool: tool_call('search', id='call_1')")
+                raise InvalidArgument("a tool call begins with the name of its tool: tool_call('search', id='call_1')")
             call = self._calls[at] = {"id": id or f"call_{uuid4().hex}", "name": name, "arguments": []}
             piece = {"index": at, "id": call["id"], "type": "function", "function": {"name": name, "arguments": text}}
         call["arguments"].append(text)
@@ -156,4 +157,4 @@ class MessageWriter:
 
     def _refuse_if_done(self) -> None:
         if self._done is not None:
-            raise RuntimeError(f"message {self.id!r} is done; ask for another writer to write another message")
+            raise InvalidCall(f"message {self.id!r} is done; ask for another writer to write another message")

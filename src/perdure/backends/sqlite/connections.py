@@ -17,7 +17,7 @@ from weakref import WeakSet
 from perdure.backends.sqlite.schema import Database, damage, prepare
 from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.errors import SaverClosed
+from perdure.errors import InvalidArgument, SaverClosed
 from perdure.turns import is_held_here, refuse_inside, turn_lock
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ class SharedSqlite:
         self, path: str | Path, *, synchronous: str, busy_timeout: float, clock: Clock, host_clock: Clock = SYSTEM_CLOCK
     ) -> None:
         if synchronous not in {"full", "normal"}:
-            raise ValueError(f"synchronous is 'full' or 'normal', not {synchronous!r}")
+            raise InvalidArgument(f"synchronous is 'full' or 'normal', not {synchronous!r}")
         wait: Any = busy_timeout
         if not isinstance(wait, (int, float)) or not wait >= 0:
-            raise ValueError(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
+            raise InvalidArgument(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
         self.clock = clock
         self._host_clock = host_clock
         self.name, self._in_memory, self._writable = target(path)

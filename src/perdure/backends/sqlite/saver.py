@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from perdure.backends.sqlite.connections import BUSY_TIMEOUT, is_of_one_thread, open_sqlite
 from perdure.backends.sqlite.records import SqliteRecords
 from perdure.checkpoint.saver import Saver
+from perdure.errors import WrongType
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,8 +34,8 @@ class SqliteSaver(Saver):
         options: `lease_seconds`, `persist`, `clock`; see `perdure.checkpoint.saver.Saver`.
 
     Raises:
-        TypeError: `conn` is neither a path nor a sqlite3 connection, or one to a database in memory that other threads may not use.
-        ValueError: it is a URL other than `file:`, or an option has no such choice.
+        WrongType: `conn` is neither a path nor a sqlite3 connection, or one to a database in memory that other threads may not use.
+        InvalidArgument: it is a URL other than `file:`, or an option has no such choice.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ def _path(conn: Any) -> str | Path:
 
     if not isinstance(conn, sqlite3.Connection):
         kind = type(conn)
-        raise TypeError(
+        raise WrongType(
             f"SqliteSaver needs a path or a sqlite3 connection, got {kind.__module__}.{kind.__qualname__}; for example "
             "SqliteSaver('app.db'), which serves async code too"
         )
@@ -95,7 +96,7 @@ def _path(conn: Any) -> str | Path:
     if path:
         return path
     if is_of_one_thread(conn):
-        raise TypeError(
+        raise WrongType(
             "a database in memory that is given to SqliteSaver has to be connected to with check_same_thread=False; simpler is "
             "SqliteSaver(':memory:')"
         )
@@ -109,7 +110,7 @@ def _main_file(conn: sqlite3.Connection) -> str:
     try:
         rows = conn.execute("PRAGMA database_list").fetchall()
     except sqlite3.ProgrammingError as error:
-        raise TypeError(
+        raise WrongType(
             "the connection given to SqliteSaver cannot be used here: it was closed, or opened on another thread. Give the path "
             f"instead, SqliteSaver('app.db'), or connect with check_same_thread=False ({error})"
         ) from error

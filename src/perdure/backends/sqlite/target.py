@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
 
+from perdure.errors import InvalidArgument
+
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
@@ -14,17 +16,17 @@ def target(path: str | Path) -> tuple[str, bool, bool]:
     """What to connect to, whether it is in memory, and whether it may be written to.
 
     Raises:
-        ValueError: it is no path, or the URL of something else.
+        InvalidArgument: it is no path, or the URL of something else.
     """
     text: str | bytes = os.fspath(path)
     if isinstance(text, bytes) or not text or "\x00" in text:
-        raise ValueError(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
+        raise InvalidArgument(f"a database is a path, ':memory:' or a file: URI, not {path!r}")
     if text == ":memory:":
         return text, True, True
     if not text.startswith("file:"):
         if url := _URL.match(text):
             # Only the scheme is shown: what follows may hold a password.
-            raise ValueError(
+            raise InvalidArgument(
                 f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI; for sqlite:///path.db use "
                 "SqliteSaver.from_conn_string(url) or open_saver(url)"
             )

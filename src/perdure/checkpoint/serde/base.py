@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
+from perdure.errors import WrongType
+
 
 @runtime_checkable
 class UntypedSerializerProtocol(Protocol):
@@ -77,13 +79,13 @@ def maybe_add_typed_methods(serde: SerializerProtocol | UntypedSerializerProtoco
     """The serializer itself if it is a typed one, else a `SerializerCompat` around it.
 
     Raises:
-        TypeError: it is neither.
+        WrongType: it is neither.
     """
     if isinstance(serde, SerializerProtocol):
         return serde
     if isinstance(serde, UntypedSerializerProtocol):
         return SerializerCompat(serde)
-    raise TypeError(
+    raise WrongType(
         f"serde must have dumps_typed and loads_typed (or dumps and loads), {type(serde).__name__} has neither pair; "
         "perdure.checkpoint.serde.jsonplus.JsonPlusSerializer() is the default"
     )

@@ -15,7 +15,7 @@ from perdure.checkpoint.serde.model_values import ModelCodec
 from perdure.checkpoint.serde.registry import LIBRARY, Registry, is_builtin
 from perdure.checkpoint.serde.stored_error import StoredError, error_record, text_of
 from perdure.checkpoint.serde.unresolved import Unresolved
-from perdure.errors import CorruptRecord, NotStorable, StateTypeError, UnknownFormat
+from perdure.errors import CorruptRecord, InvalidArgument, NotStorable, StateTypeError, UnknownFormat
 
 __all__ = ["JsonPlusSerializer", "Registry", "StoredError", "Unresolved", "error_record"]
 
@@ -57,7 +57,7 @@ class JsonPlusSerializer(SerializerProtocol):
             `Unresolved`, which saves back as the same bytes.
 
     Raises:
-        ValueError: an argument has no such choice.
+        InvalidArgument: an argument has no such choice.
     """
 
     __slots__ = ("_keep", "pickle_fallback", "registry")
@@ -72,7 +72,7 @@ class JsonPlusSerializer(SerializerProtocol):
         on_unknown: OnUnknown = "raise",
     ) -> None:
         if on_unknown not in ("raise", "keep"):
-            raise ValueError(f"on_unknown must be 'raise' or 'keep', got {on_unknown!r}")
+            raise InvalidArgument(f"on_unknown must be 'raise' or 'keep', got {on_unknown!r}")
         self.pickle_fallback = pickle_fallback
         self.registry = Registry(LIBRARY) if registry is None else registry
         self._keep = on_unknown == "keep"
@@ -85,7 +85,7 @@ class JsonPlusSerializer(SerializerProtocol):
 
     def _allow(self, argument: str, allowed: Any) -> None:
         if isinstance(allowed, (bool, str)):
-            raise ValueError(
+            raise InvalidArgument(
                 f"{argument}={allowed!r} is not possible: it would let stored bytes choose what is imported and called. "
                 f"List the classes, {argument}=[Order, Status], or (module, name) pairs, [('app.models', 'Order')]"
             )
@@ -96,7 +96,7 @@ class JsonPlusSerializer(SerializerProtocol):
             elif isinstance(entry, tuple) and len(entry) >= 2 and all(isinstance(part, str) for part in entry):
                 self.registry.allow(".".join(entry[:-1]), entry[-1])
             else:
-                raise ValueError(f"{argument} takes classes and (module, name) pairs, got {entry!r}")
+                raise InvalidArgument(f"{argument} takes classes and (module, name) pairs, got {entry!r}")
 
     @property
     def on_unknown(self) -> OnUnknown:
@@ -209,7 +209,7 @@ class JsonPlusSerializer(SerializerProtocol):
         """This serializer, with another answer to unknown types. Both share one registry.
 
         Raises:
-            ValueError: it is neither "raise" nor "keep".
+            InvalidArgument: it is neither "raise" nor "keep".
         """
         return self._clone(self.registry, on_unknown)
 

@@ -26,7 +26,7 @@ from perdure.checkpoint.serde.encode import Dump, Encoder, Refused
 from perdure.checkpoint.serde.model_values import ModelCodec, generic_class, generic_name, generic_parts, is_model_class
 from perdure.checkpoint.serde.schema_types import classes_in
 from perdure.checkpoint.serde.stored_error import StoredError, text_of
-from perdure.errors import CorruptRecord, PerdureError, UnknownFormat
+from perdure.errors import CorruptRecord, InvalidArgument, PerdureError, UnknownFormat, WrongType
 
 T = TypeVar("T", bound=type)
 
@@ -93,17 +93,17 @@ class Registry:
             The class, so that this can be used as a decorator.
 
         Raises:
-            TypeError: the class needs `fields` or functions, or it is a type that is stored anyway.
-            ValueError: another class has this name.
+            WrongType: the class needs `fields` or functions, or it is a type that is stored anyway.
+            InvalidArgument: another class has this name.
         """
         if not isinstance(cls, type):
-            raise TypeError(f"register takes a class, got {cls!r}")
+            raise WrongType(f"register takes a class, got {cls!r}")
         if is_builtin(cls):
-            raise TypeError(f"{cls.__qualname__} is stored as it is, it needs no registration")
+            raise WrongType(f"{cls.__qualname__} is stored as it is, it needs no registration")
         stored = name or f"{cls.__module__}:{cls.__qualname__}"
         codec: Codec | str
         if (encode is None) != (decode is None):
-            raise TypeError("encode and decode come together: one would not load what the other stores")
+            raise WrongType("encode and decode come together: one would not load what the other stores")
         if encode is not None and decode is not None:
             codec = CustomCodec(cls, stored, encode, decode, upgrade)
         elif fields is not None:
@@ -113,7 +113,7 @@ class Registry:
         else:
             codec = class_codec(cls, stored, upgrade)
         if isinstance(codec, str):
-            raise TypeError(
+            raise WrongType(
                 f"{cls.__qualname__} cannot be registered as it is: {codec}. Name what it is made of, register({cls.__name__}, "
                 f'fields=("a", "b")), or give functions: register({cls.__name__}, encode=to_plain_data, decode=from_plain_data)'
             )
@@ -280,7 +280,7 @@ class Registry:
             if isinstance(before, Codec) and before.cls is not codec.cls:
                 same_place = (before.cls.__module__, before.cls.__qualname__) == (codec.cls.__module__, codec.cls.__qualname__)
                 if not same_place:
-                    raise ValueError(
+                    raise InvalidArgument(
                         f"the name {codec.name!r} belongs to {before.cls.__qualname__}; choose another: register(..., name=...)"
                     )
                 # A cell of a notebook was run again, or a module was reloaded.
