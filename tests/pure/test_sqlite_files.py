@@ -164,8 +164,13 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path):
 @pytest.mark.parametrize(
     ("statements", "says"),
     [
-        (["CREATE TABLE Thread (x)", "CREATE TABLE other (x)"], "named thread:"),
-        (["CREATE VIEW lease AS SELECT 1"], "named lease:"),
+        (["CREATE TABLE Thread (x)", "CREATE TABLE other (x)"], r"tables of another program \(other, thread\)"),
+        (["CREATE VIEW seen AS SELECT 1"], r"\(seen\).*a file of its own"),
+        ([f"CREATE TABLE t{n} (x)" for n in range(7)], r"\(t0, t1, t2, t3, t4, …\)"),
+        (
+            ["CREATE TABLE checkpoints (x)", "CREATE TABLE writes (x)"],
+            "LangGraph's.*perdure.integrations.langgraph.import_threads",
+        ),
         (["CREATE TABLE x (x)", "PRAGMA user_version = 3"], "another program's"),
         (["CREATE TABLE x (x)", "PRAGMA application_id = 99"], "another program's"),
     ],
@@ -179,15 +184,24 @@ def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, sta
     assert path.read_bytes() == before
 
 
-def test_tables_of_other_names_may_stay(tmp_path: Path):
+def test_a_database_from_which_everything_was_dropped_is_empty(tmp_path: Path):
     path = tmp_path / "app.db"
-    edit(path, "CREATE TABLE customers (x)", "INSERT INTO customers VALUES (1)")
+    edit(path, "CREATE TABLE t (n INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO t VALUES (1)", "ANALYZE", "DROP TABLE t")
     shared = open_sqlite(path)
     blocking(shared).commit(commit())
     shared.close()
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT * FROM customers").fetchall() == [(1,)]
-    connection.close()
+    assert pragma(path, "application_id") == schema.APPLICATION_ID
+
+
+def test_tables_that_were_added_to_a_savers_file_may_stay(tmp_path: Path):
+    path = tmp_path / "app.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit())
+    shared.close()
+    edit(path, "CREATE TABLE customers (x)", "INSERT INTO customers VALUES (1)")
+    again = open_sqlite(path)
+    assert blocking(again).load("t", "", None)
+    again.close()
 
 
 def test_a_database_without_its_key_is_damaged(tmp_path: Path):
@@ -233,7 +247,7 @@ def test_read_only_does_not_make_a_database(tmp_path: Path):
     path = tmp_path / "a.db"
     with pytest.raises(sqlite3.OperationalError):
         blocking(open_sqlite(f"file:{path}?mode=ro")).load("t", "", None)
-    edit(path, "CREATE TABLE x (x)")
+    path.touch()
     with pytest.raises(CorruptRecord, match="reading only"):
         blocking(open_sqlite(f"file:{path}?mode=ro")).load("t", "", None)
 

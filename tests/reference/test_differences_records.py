@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.jsonplus import StoredError
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.sqlite.aio import AsyncSqliteSaver
-from perdure.errors import InvalidUpdateError, ThreadBusy
+from perdure.errors import CorruptRecord, InvalidUpdateError, ThreadBusy
 from perdure.graph import START, StateGraph
 from perdure.types import RunnableConfig, interrupt
 from tests.promises.ways import Way, on
@@ -150,3 +152,19 @@ def test_P8_a_second_run_on_a_busy_thread_is_refused(saver: Saver) -> None:
 
 def test_P49_one_saver_serves_both_colours() -> None:
     assert AsyncSqliteSaver is SqliteSaver
+
+
+@pytest.mark.parametrize("tables", [("customers",), ("checkpoints", "writes")])
+def test_P36_a_file_with_tables_of_another_program_is_refused(way: Way, tmp_path: Path, tables: tuple[str, ...]):
+    path = tmp_path / "app.db"
+    connection = sqlite3.connect(path)
+    for table in tables:
+        connection.execute(f"CREATE TABLE {table} (x)")
+    connection.close()
+    before = path.read_bytes()
+    graph = linear(way, SqliteSaver(path))
+    for call in (lambda: way.invoke(graph, EMPTY, on()), lambda: way.state(graph, on())):
+        with pytest.raises(CorruptRecord, match="a file of its own") as caught:
+            call()
+        assert ("import_threads" in str(caught.value)) == ("writes" in tables)
+    assert path.read_bytes() == before

@@ -30,7 +30,9 @@ RECOVER = "the `.recover` command of the sqlite3 program saves what can still be
 _SQLITE_ERROR = 1
 _SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
-_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "tombstone")
+_LANGGRAPH = {"checkpoints", "writes"}
+SHOWN = 5
+"""So many tables of another program are named."""
 
 
 class Database:
@@ -104,7 +106,9 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
         application = _pragma(connection, "application_id")
         version = _pragma(connection, "user_version")
         tables = {
-            row[0].lower() for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            row[0].lower()
+            for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            if not row[0].startswith("sqlite_")  # SQLite's own, which VACUUM and ANALYZE leave behind
         }
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", None) == _SQLITE_NOTADB:
@@ -126,10 +130,8 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             f"{name} is another program's database (application_id {application:#x}, user_version {version}): give the saver a "
             "file of its own"
         )
-    if taken := sorted(tables.intersection(_TABLES)):
-        raise CorruptRecord(
-            f"{name} already has tables of another program named {', '.join(taken)}: give the saver a file of its own"
-        )
+    if tables:
+        raise CorruptRecord(_foreign(name, tables))
     return 0
 
 
@@ -143,6 +145,17 @@ def damage(error: BaseException, name: str) -> CorruptRecord | None:
         missing = any(says in str(error) for says in ("no such ", "has no column"))
         found = primary in (_SQLITE_CORRUPT, _SQLITE_NOTADB) or (primary == _SQLITE_ERROR and missing)
     return CorruptRecord(f"{name} is damaged: {error}. Restore a copy of it; {RECOVER}") if found else None
+
+
+def _foreign(name: str, tables: set[str]) -> str:
+    shown = ", ".join(sorted(tables)[:SHOWN]) + (", …" if len(tables) > SHOWN else "")
+    told = f"{name} has tables of another program ({shown}) and is left as it is: give the saver a file of its own"
+    if tables >= _LANGGRAPH:
+        told += (
+            ". These tables are LangGraph's: open a new file, and perdure.integrations.langgraph.import_threads brings their threads "
+            "over"
+        )
+    return told
 
 
 def _set_up(connection: sqlite3.Connection, synchronous: str, *, fresh: bool) -> None:
