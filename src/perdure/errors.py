@@ -46,6 +46,7 @@
     └── SuspendedInBlockingCode (RuntimeError)    a bug in a blocking port
 
     InPlaceChangeWarning(UserWarning)             a node changed state in place and did not return it
+    MissingPartWarning(UserWarning)               what was asked for needs a saver or a cache that is not there
 
     GraphBubbleUp(BaseException)                  control flow, never an error: `except Exception` lets it pass
     ├── GraphInterrupt                            a node asked a question
@@ -59,61 +60,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from perdure.failure import PerdureError as PerdureError
 from perdure.signals import ErrorCode as ErrorCode
 from perdure.signals import GraphBubbleUp as GraphBubbleUp
 from perdure.signals import GraphInterrupt as GraphInterrupt
 from perdure.signals import InPlaceChangeWarning as InPlaceChangeWarning
+from perdure.signals import MissingPartWarning as MissingPartWarning
 from perdure.signals import NodeError as NodeError
 from perdure.signals import ParentCommand as ParentCommand
-
-
-class PerdureError(Exception):
-    """Base of all errors of this library.
-
-    Args:
-        message: what happened, where, and what to do about it.
-        thread: the thread concerned.
-        checkpoint: the id of the checkpoint concerned.
-        node: the node concerned.
-        key: the state key, item key or path concerned.
-        code: overrides the class's code where one class covers several known cases.
-    """
-
-    code: str = "PERDURE"
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        thread: str | None = None,
-        checkpoint: str | None = None,
-        node: str | None = None,
-        key: str | None = None,
-        code: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.thread = thread
-        self.checkpoint = checkpoint
-        self.node = node
-        self.key = key
-        if code is not None:
-            self.code = code
-
-    def __str__(self) -> str:
-        # KeyError and ImportError, which some classes also inherit, print themselves oddly.
-        return self.message
-
-    def __reduce__(self) -> Any:
-        # Keyword arguments are not in `args`, so the default would lose them when an error crosses a process.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(cls: type[PerdureError], args: tuple[Any, ...], state: dict[str, Any]) -> PerdureError:
-    error = cls.__new__(cls)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class InvalidArgument(PerdureError, ValueError):
@@ -320,9 +274,23 @@ class NodeTimeoutError(PerdureError, TimeoutError):
 
 
 class StepTimeoutError(PerdureError, TimeoutError):
-    """A super-step took longer than the graph's step timeout."""
+    """A super-step took longer than the graph's step timeout.
+
+    Attributes:
+        step_timeout: the seconds it may take.
+        running: the nodes that had not ended.
+    """
 
     code = "STEP_TIMEOUT"
+
+    def __init__(self, step_timeout: float, running: Sequence[str] = ()) -> None:
+        waits = f", and node {', '.join(map(repr, running))} had not ended" if running else ""
+        super().__init__(
+            f"Timed out: the super-step took longer than the graph's step timeout of {step_timeout:g} s{waits}. Results that "
+            "arrived are kept; compile(step_timeout=...) sets another limit"
+        )
+        self.step_timeout = step_timeout
+        self.running = tuple(running)
 
 
 class NodeCancelledError(PerdureError):

@@ -30,6 +30,12 @@ class InPlaceChangeWarning(UserWarning):
     code: ClassVar[str] = "IN_PLACE_CHANGE"
 
 
+class MissingPartWarning(UserWarning):
+    """What was asked for needs a saver or a cache, and the graph has none; the message says where it belongs."""
+
+    code: ClassVar[str] = "MISSING_PART"
+
+
 class GraphBubbleUp(BaseException):
     """Base of the signals that pass through a node on their way to the runtime.
 

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from perdure import START, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.errors import NotStorable, UnknownNode
+from perdure.errors import MissingPartWarning, NotStorable, UnknownNode
 from perdure.types import CachePolicy, Command, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
 
@@ -50,8 +50,10 @@ def test_equal_input_takes_the_kept_result(colour: Colour, saver: Any) -> None:
 def test_without_a_cache_or_without_a_policy_nothing_is_kept(colour: Colour) -> None:
     node = Counted()
     graph = cached(colour, node).compile()
-    colour.invoke(graph, {"log": []})
-    colour.invoke(graph, {"log": []})
+    with pytest.warns(MissingPartWarning):
+        colour.invoke(graph, {"log": []})
+    with pytest.warns(MissingPartWarning):
+        colour.invoke(graph, {"log": []})
     assert node.runs == 2
     plain = Counted()
     other = (

@@ -14,6 +14,7 @@ from perdure.errors import (
     InvalidConfig,
     InvalidState,
     InvalidUpdateError,
+    MissingPartWarning,
     MissingThreadId,
     NodeTimeoutError,
     PerdureError,
@@ -24,7 +25,7 @@ from perdure.errors import (
     UnknownThread,
 )
 from perdure.graph import END, START, StateGraph
-from perdure.types import Command, Overwrite, Send
+from perdure.types import CachePolicy, Command, Overwrite, Send
 from tests.promises.ways import Way, on
 from tests.reference.shapes import EMPTY, State, line, linear
 
@@ -249,3 +250,14 @@ def test_P49_a_sync_call_may_run_async_nodes() -> None:
 
     graph = StateGraph(State).add_node("a", a).add_edge(START, "a").compile()
     assert graph.invoke(EMPTY)["foo"] == "async"
+
+
+def test_P50_a_breakpoint_without_a_saver_stops_and_warns(way: Way) -> None:
+    with pytest.warns(MissingPartWarning, match="no saver"):
+        assert way.invoke(linear(way, None), {"foo": "x", "bar": []}, interrupt_before=["node_a"]) == {"foo": "x", "bar": []}
+
+
+def test_P50_a_cache_policy_without_a_cache_warns(way: Way) -> None:
+    builder = StateGraph(State).add_node("a", way.node(lambda _: {"foo": "a"}), cache_policy=CachePolicy())
+    with pytest.warns(MissingPartWarning, match="no cache"):
+        assert way.invoke(builder.add_edge(START, "a").compile(), EMPTY)["foo"] == "a"

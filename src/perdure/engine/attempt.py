@@ -6,6 +6,7 @@ What the node does with its signals does not matter: a pause that was reached is
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from perdure.errors import (
     InvalidUpdateError,
     NodeTimeoutError,
     ParentCommand,
+    StepTimeoutError,
     StoppedIteration,
 )
 from perdure.types import Command
@@ -300,3 +302,23 @@ def fail(task: Task, error: BaseException) -> None:
     note = f"During task with name '{task.node.name}' and id '{task.id}'"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
+        if hint := _of_missing_context(task, error):
+            error.add_note(hint)
+
+
+def out_of_time(tasks: Iterable[Task], limit: float | None) -> StepTimeoutError:
+    """The error for a super-step that took too long, with the nodes that have not ended."""
+    running = [task.node.name for task in tasks if task.writes is None and task.error is None and not task.is_paused]
+    return StepTimeoutError(limit or 0.0, running)
+
+
+def _of_missing_context(task: Task, error: BaseException) -> str:
+    """What to say of a node that may have failed because its call was given no context."""
+    run = task.run
+    schema = run.program.context_schema
+    if schema is None or run.context is not None or not isinstance(error, (AttributeError, TypeError)):
+        return ""
+    if "NoneType" not in str(error):
+        return ""
+    name = getattr(schema, "__name__", str(schema))
+    return f"`runtime.context` is None: the graph declares context_schema={name}, and the call gave none. invoke(..., context={name}(...))"

@@ -6,6 +6,7 @@ do not meet. Errors and pauses are never kept.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from perdure.engine.attempt import fail
 from perdure.engine.calls import CallTask
 from perdure.engine.returns import unknown_node
 from perdure.engine.task import Task
-from perdure.errors import InvalidConfig, NotStorable
+from perdure.errors import InvalidConfig, MissingPartWarning, NotStorable
 
 if TYPE_CHECKING:
     from perdure.cache.base import BaseCache, FullKey, Namespace
@@ -94,7 +95,12 @@ async def replay_step(call: CallTask, *, blocks: bool) -> bool:
         Exception: whatever the key function raised.
     """
     policy = call.node.cache
-    if policy is None or call.run.cache is None:
+    if policy is None:
+        return False
+    if call.run.cache is None:
+        _warn(
+            f"task {call.node.name!r} has a cache policy, but the graph or entrypoint it runs in has no cache: nothing is kept. "
+        )
         return False
     # Taken now: the step may change in place what its key is made of.
     call.cache_key = key_of(call, policy)
@@ -135,15 +141,31 @@ async def _set(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
         await cache.aset(pairs)
 
 
+def warn_of_no_cache(program: Program) -> None:
+    """Warn of nodes with a cache policy in a graph that has no cache, and is given none by one around it."""
+    names = ", ".join(repr(node.name) for node in program.nodes.values() if node.cache is not None)
+    _warn(f"node {names} of graph {program.name!r} has a cache policy, but the graph has no cache: nothing is kept. ")
+
+
+def _warn(what: str) -> None:
+    warnings.warn(
+        what + "Give it one with compile(cache=InMemoryCache()), from perdure.cache.memory, or leave the policy out",
+        MissingPartWarning,
+        stacklevel=3,
+    )
+
+
 class HasCache:
     """The part of a compiled graph that is about its cache."""
 
     program: Program
     cache: Any
+    lacks_cache: bool
 
     def use_cache(self, cache: Any) -> None:
         """Keep results of nodes with a cache policy in `cache`; None: nowhere."""
         self.cache = cache
+        self.lacks_cache = cache is None and any(node.cache is not None for node in self.program.nodes.values())
         if hasattr(cache, "learn"):
             cache.learn(self.program.types)
 

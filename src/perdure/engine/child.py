@@ -14,6 +14,7 @@ from perdure.checkpoint.records import Loaded
 from perdure.constants import NS_SEP
 from perdure.engine.access import checked_durability
 from perdure.engine.attempt import bubble
+from perdure.engine.cached import warn_of_no_cache
 from perdure.engine.entering import Opened
 from perdure.engine.loop import super_steps
 from perdure.engine.opening import open_in, open_run
@@ -148,6 +149,8 @@ def child_run(task: Task, graph: CompiledGraph, config: RunnableConfig, runner: 
         "control": above.control,
         **options,
     }
+    if graph.lacks_cache and settings["cache"] is None:
+        warn_of_no_cache(graph.program)
     run = Run(
         graph.program,
         merged(merged(graph.bound_config, inherited(above.config)), config),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from perdure.bridge import inner, iterate_blocking, run_blocking
 from perdure.engine import child
 from perdure.engine.access import access_for, enclosing_task, refuse_inside
-from perdure.engine.cached import HasCache
+from perdure.engine.cached import HasCache, warn_of_no_cache
 from perdure.engine.edit import Edits
 from perdure.engine.history import History, call_config
 from perdure.engine.inbox import HasInbox
@@ -253,6 +253,8 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
         access = None
         if saver:
             access = access_for(saver, bound, blocking=isinstance(runner, BlockingRunner), durability=settings.durability)
+        if self.lacks_cache:
+            warn_of_no_cache(self.program)
         run = Run(
             self.program,
             bound,

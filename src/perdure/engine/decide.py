@@ -19,6 +19,9 @@ from perdure.types import NO_ANSWER, Command, Interrupt
 if TYPE_CHECKING:
     from perdure.engine.restore import Kept, Restored
 
+SHOWN = 5
+"""So many keys of a wrong map of answers are named."""
+
 
 def nothing_to_resume(thread: str) -> UnknownThread:
     """The error for going on with a thread that was never started."""
@@ -109,10 +112,27 @@ def route(
         )
     raise AmbiguousAnswer(
         "When there are multiple pending interrupts, you must specify the interrupt id when resuming: "
-        f"Command(resume={{id: answer}}); {_listing(questions)}. Nothing was stored",
+        f"Command(resume={{id: answer}}); {_listing(questions)}.{_tried(resume, questions)} Nothing was stored",
         reason="ambiguous",
+        interrupt_ids=_wrong_ids(resume, questions),
         pending_ids=tuple(questions),
         thread=thread,
+    )
+
+
+def _wrong_ids(resume: Any, questions: Mapping[str, Interrupt]) -> list[str]:
+    return [str(key) for key in resume if key not in questions] if isinstance(resume, Mapping) else []
+
+
+def _tried(resume: Any, questions: Mapping[str, Interrupt]) -> str:
+    """What is said of a dict that was meant as a map of answers, or may have been."""
+    wrong = _wrong_ids(resume, questions)
+    if not wrong:
+        return ""
+    shown = ", ".join(f"{key[:60]!r}" for key in wrong[:SHOWN]) + (", …" if len(wrong) > SHOWN else "")
+    return (
+        f" The dict that was given has the key {shown}, which is the id of none of them; it is taken as answers by id only where all "
+        "its keys look like ids, so it was taken as one bare answer."
     )
 
 

@@ -8,13 +8,14 @@ here a step costs what it touches, however many nodes the graph has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
 from perdure.constants import BRANCH_PREFIX, TASKS
 from perdure.engine.guard import WATCHED, Guard
+from perdure.errors import InvalidUpdateError
 from perdure.types import Overwrite, Send
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Live:
                 grouped.setdefault(key, []).append(value)
             self.undone += self.guard.undo(grouped)
 
-    def advance(self, tasks: Iterable[Finished], number: int) -> list[str]:
+    def advance(self, tasks: Collection[Finished], number: int) -> list[str]:
         """Apply the results of a super-step, in the order given, and find out what runs next.
 
         Args:
@@ -211,7 +212,11 @@ class Live:
                 fired.setdefault(target, [BRANCH_PREFIX + target])
             if node.joins:
                 arrived.extend((join, node.name) for join in node.joins)
-        changed = self.write(grouped)
+        try:
+            changed = self.write(grouped)
+        except InvalidUpdateError as error:
+            _name_writers(error, tasks)
+            raise
         self.ran = tuple(ran)
         self.fired = {}
         self.sends = sends
@@ -286,3 +291,14 @@ def _trial(channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, Any, Any]:
     if type(stored) in (list, dict, set):
         stored = stored.copy()
     return channel.from_checkpoint(stored)
+
+
+def _name_writers(error: InvalidUpdateError, tasks: Iterable[Finished]) -> None:
+    """Say in the error which nodes wrote the key that it is about."""
+    writers = [task.node.name for task in tasks for key, _ in task.writes or () if key == error.key]
+    if writers:
+        times = {name: writers.count(name) for name in writers}
+        told = [repr(name) + (f" ({count} times)" if count > 1 else "") for name, count in times.items()]
+        error.node = error.node or writers[0]
+        error.message = f"{error.message}. It was written by node {', '.join(told)}"
+        error.args = (error.message,)

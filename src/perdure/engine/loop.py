@@ -17,7 +17,7 @@ from perdure.engine.attempt import fail
 from perdure.engine.entering import Opened, flush_move
 from perdure.engine.plan import Move, next_move, tasks_of
 from perdure.engine.resume import reattach
-from perdure.engine.stopping import stage_result, stop_between, warn_of_changes
+from perdure.engine.stopping import stage_result, stop_between, warn_of_changes, warn_of_unsaved_breakpoint
 from perdure.engine.task import Task
 from perdure.engine.together import together
 from perdure.errors import GraphDrained, GraphRecursionError, InvalidState
@@ -75,6 +75,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         _tell_step(run, told, tasks)
     if move == "break":
         telling.breakpoint_reached(run, told)
+        warn_of_unsaved_breakpoint(run)
         run.outcome = "break"
     if told:
         yield told

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, fail, settled, wait_for_steps
+from perdure.engine.attempt import attempt, call_inline, fail, out_of_time, settled, wait_for_steps
 from perdure.engine.runners_pace import Pace
 from perdure.engine.workers import Waiting, Wave, Workers
 from perdure.errors import StepTimeoutError
@@ -171,7 +172,7 @@ class BlockingRunner:
         try:
             wave.grow()
             while missing:
-                batch = [self._next(wave, deadline)]
+                batch = [self._next(wave, deadline, partial(out_of_time, tasks, timeout))]
                 while True:
                     try:
                         batch.append(results.get_nowait())
@@ -196,13 +197,13 @@ class BlockingRunner:
             if self._world.waiting.stopped:
                 self._world = BlockingWorld(self._shared)
 
-    def _next(self, wave: Wave, deadline: float | None) -> Any:
+    def _next(self, wave: Wave, deadline: float | None, late: Callable[[], StepTimeoutError]) -> Any:
         while True:
             wait = wave.patience
             if deadline is not None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise StepTimeoutError("Timed out: the super-step took longer than the graph's step timeout")
+                    raise late()
                 wait = left if wait is None else min(wait, left)
             try:
                 return self._queue.get(timeout=wait)

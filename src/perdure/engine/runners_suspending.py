@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import nullcontext
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.bridge import run_blocking
-from perdure.engine.attempt import attempt, call_inline, fail, settled, stop_steps, wait_for_steps
+from perdure.engine.attempt import attempt, call_inline, fail, out_of_time, settled, stop_steps, wait_for_steps
 from perdure.engine.runners_blocking import CANCEL_GRACE
 from perdure.engine.runners_elsewhere import Elsewhere, outcome
 from perdure.engine.runners_held import caught_up, paced, wake
@@ -305,7 +306,7 @@ class SuspendingRunner:
             if wave is not None:
                 wave.grow()
             while missing:
-                await self._arrival(deadline, wave)
+                await self._arrival(deadline, wave, partial(out_of_time, tasks, timeout))
                 batch = list(self._items)
                 self._items.clear()
                 ended = sum(1 for item in batch if id(item) in members)
@@ -330,14 +331,14 @@ class SuspendingRunner:
     def _on_loop(self, task: Task) -> bool:
         return task.node.call.is_async or task.node.call.subgraph is not None or task.node.name == "__start__"
 
-    async def _arrival(self, deadline: float | None, wave: Wave | None) -> None:
+    async def _arrival(self, deadline: float | None, wave: Wave | None, late: Callable[[], StepTimeoutError]) -> None:
         while not self._items:
             self._arrived.clear()
             wait = None if wave is None else wave.patience
             if deadline is not None:
                 left = deadline - self._loop.time()
                 if left <= 0:
-                    raise StepTimeoutError("Timed out: the super-step took longer than the graph's step timeout")
+                    raise late()
                 wait = left if wait is None else min(wait, left)
             if wait is None:
                 await self._arrived.wait()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from perdure.checkpoint.pauses import of_last_entry
 from perdure.engine import telling
 from perdure.engine.attempt import fail
+from perdure.engine.plan import names_of
 from perdure.engine.task import Task
-from perdure.errors import InPlaceChangeWarning, InvalidState, MissingNode, ParentCommand
+from perdure.errors import InPlaceChangeWarning, InvalidState, MissingNode, MissingPartWarning, ParentCommand
 from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
@@ -153,6 +154,20 @@ def warn_of_changes(run: Run, tasks: Sequence[Task]) -> None:
             InPlaceChangeWarning,
             stacklevel=2,
         )
+
+
+def warn_of_unsaved_breakpoint(run: Run) -> None:
+    """Warn of a breakpoint where nothing is saved: the run stops there, and nothing can go on from it."""
+    if run.journal is not None or run.parent is not None:
+        return
+    waits = ", ".join(map(repr, names_of(run.live)))
+    warnings.warn(
+        f"the run stopped at a breakpoint, before node {waits}, but graph {run.program.name!r} has no saver: nothing was kept, and no "
+        "call can go on from here. Give it one with compile(checkpointer=...), for example InMemorySaver(), or leave interrupt_before "
+        "and interrupt_after out",
+        MissingPartWarning,
+        stacklevel=2,
+    )
 
 
 def _ending_of_left(run: Run, tasks: list[Task]) -> Ending:

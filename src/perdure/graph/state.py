@@ -110,6 +110,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self._add_schema(self.input_schema, public=True)
         self._add_schema(self.output_schema, public=True)
 
+    if not TYPE_CHECKING:  # so that type checkers still say that a builder cannot run
+
+        def __getattr__(self, name: str) -> Any:
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_"):
+                from perdure.graph.compiled import CompiledStateGraph
+
+                if hasattr(CompiledStateGraph, name):
+                    said += f": compile it first, graph = builder.compile(), and then graph.{name}"
+            raise AttributeError(said, name=name, obj=self)
+
     def _add_schema(self, declared: Any, *, public: bool = False) -> Schema:
         key = schema_key(declared)
         schema = self.schemas.get(key) or read_schema(declared)
