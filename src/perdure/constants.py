@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+from perdure.absent import missing
 
 START: Final = "__start__"
 """The virtual node whose result is the input of a run."""
@@ -75,3 +77,7 @@ RESERVED: Final = frozenset(
     }
 )
 """No state key, managed value or node may carry one of these names."""
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

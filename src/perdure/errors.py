@@ -60,6 +60,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from perdure.absent import missing
+from perdure.failure import NotOffered as NotOffered
 from perdure.failure import PerdureError as PerdureError
 from perdure.signals import ErrorCode as ErrorCode
 from perdure.signals import GraphBubbleUp as GraphBubbleUp
@@ -388,12 +390,6 @@ class MissingExtra(PerdureError, ImportError):
         self.extra = extra
 
 
-class NotOffered(PerdureError, ImportError):
-    """A name that other systems of this field have, and this one has not; the message says what to use."""
-
-    code = "NOT_OFFERED"
-
-
 class TaskNotFound(PerdureError, LookupError):
     """No such task."""
 
@@ -404,3 +400,12 @@ class SuspendedInBlockingCode(PerdureError, RuntimeError):
     """A port that must block tried to suspend. This is a bug in the port, never in user code."""
 
     code = "SUSPENDED_IN_BLOCKING_CODE"
+
+
+def is_invalid_resume(error: BaseException) -> bool:
+    """Whether the error says that an answer was refused: nothing was stored, and the questions are still open."""
+    return isinstance(error, (UnknownInterruptError, InvalidAnswer))
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

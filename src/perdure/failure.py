@@ -1,4 +1,4 @@
-"""What every error of this library has in common; the kinds are in `perdure.errors`."""
+"""What every error of this library has in common, and the one for what it does not have; the other kinds are in `perdure.errors`."""
 
 from __future__ import annotations
 
@@ -53,3 +53,10 @@ def _rebuild(cls: type[PerdureError], args: tuple[Any, ...], state: dict[str, An
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+class NotOffered(PerdureError, ImportError):
+    """A name that other systems of this field have, and this one has not; the message says what to use."""
+
+    __module__ = "perdure.errors"
+    code = "NOT_OFFERED"

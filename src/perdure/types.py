@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, Union
 
+from perdure.absent import missing
 from perdure.constants import OVERWRITE
 from perdure.errors import InvalidArgument, WrongType
 from perdure.scope import current_task
@@ -439,4 +440,4 @@ if not TYPE_CHECKING:
             return getattr(parts, name)
         if name == "Checkpointer":  # a name for annotations; the class in it is not loaded for that
             return Any
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing(__name__, name)

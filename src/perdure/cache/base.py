@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 from perdure.checkpoint.serde.base import maybe_add_typed_methods, with_types_known
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-V = TypeVar("V")
+ValueT = TypeVar("ValueT")
 
 Namespace = tuple[str, ...]
 FullKey = tuple[Namespace, str]
 """A namespace and a key in it."""
 
 
-class BaseCache(ABC, Generic[V]):
+class BaseCache(ABC, Generic[ValueT]):
     """Base of all caches. A subclass implements `get`, `set` and `clear`, and their async twins where they would block a loop.
 
     Args:
@@ -31,11 +31,11 @@ class BaseCache(ABC, Generic[V]):
         self.serde = with_types_known(self.serde, types)
 
     @abstractmethod
-    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, V]:
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """The values of those of `keys` that have one which has not expired."""
 
     @abstractmethod
-    def set(self, pairs: Mapping[FullKey, tuple[V, int | None]]) -> None:
+    def set(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """Keep values, each with its lifetime in seconds; None: for ever.
 
         Raises:
@@ -46,11 +46,11 @@ class BaseCache(ABC, Generic[V]):
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """Forget all values of these namespaces, not of namespaces below them; None: of all."""
 
-    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, V]:
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         """`get` for async code."""
         return self.get(keys)
 
-    async def aset(self, pairs: Mapping[FullKey, tuple[V, int | None]]) -> None:
+    async def aset(self, pairs: Mapping[FullKey, tuple[ValueT, int | None]]) -> None:
         """`set` for async code."""
         self.set(pairs)
 

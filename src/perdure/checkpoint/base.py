@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
+from perdure.absent import missing
 from perdure.bridge import run_blocking
+from perdure.checkpoint.making import copy_checkpoint as copy_checkpoint
+from perdure.checkpoint.making import create_checkpoint as create_checkpoint
+from perdure.checkpoint.making import empty_checkpoint as empty_checkpoint
+from perdure.checkpoint.making import get_checkpoint_metadata as get_checkpoint_metadata
+from perdure.checkpoint.making import get_serializable_checkpoint_metadata as get_serializable_checkpoint_metadata
 from perdure.checkpoint.serde.base import maybe_add_typed_methods, with_types_known
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.constants import CONF, ERROR, INTERRUPT, RESUME
+from perdure.errors import EmptyChannelError as EmptyChannelError
 from perdure.errors import MissingMethod
 from perdure.types import InterruptPage, RunnableConfig
 
@@ -270,3 +277,7 @@ class BaseCheckpointSaver(Generic[V]):
             f"{type(self).__name__} does not implement {method}(). A saver implements put, put_writes, get_tuple and list, or their "
             "async twins"
         )
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.absent import missing
 from perdure.constants import END, START
 from perdure.graph.state import StateGraph
 
@@ -20,4 +21,4 @@ def __getattr__(name: str) -> Any:
         from perdure.graph import message
 
         return getattr(message, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing(__name__, name)

@@ -9,8 +9,8 @@ from perdure.engine.compiled import CompiledGraph
 from perdure.engine.program import Program
 from perdure.graph.drawing import Graph, draw
 from perdure.graph.json_schema import json_schema_of, model_of
-from perdure.graph.state import ContextT, InputT, OutputT, StateT
 from perdure.graph.subgraphs import graphs_of, subgraphs_of
+from perdure.typing import ContextT, InputT, OutputT, StateT
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from perdure.absent import missing
 from perdure.constants import END, START
 from perdure.engine.program import Node, Program
 from perdure.graph.subgraphs import subgraph_of
@@ -74,6 +75,22 @@ class Graph:
             arrow = f"-.{edge.data or ''}.->" if edge.conditional else "-->"
             lines.append(f"{edge.source} {arrow} {edge.target}\n")
         return "".join(lines)
+
+    def draw_mermaid_png(self, *args: Any, **kwargs: Any) -> bytes:
+        """Not offered: the picture would have to be made by a service or by a browser.
+
+        Raises:
+            NotOffered: always; it says who draws what `draw_mermaid` gives.
+        """
+        raise missing(__name__, "draw_mermaid_png")
+
+    def draw_png(self, *args: Any, **kwargs: Any) -> bytes:
+        """Not offered, as `draw_mermaid_png`.
+
+        Raises:
+            NotOffered: always.
+        """
+        raise missing(__name__, "draw_png")
 
     def print_ascii(self) -> None:
         """Prints `draw_ascii()`."""

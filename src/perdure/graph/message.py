@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Annotated, Any, Final, TypedDict, overload
 from uuid import uuid4
 
+from perdure.absent import missing
 from perdure.channels.reducer import LEAVES_ALONE
 from perdure.errors import InvalidArgument, InvalidUpdateError
 from perdure.messages.blocks import Result, parts_of
@@ -215,3 +216,7 @@ class MessagesState(TypedDict):
     """A state with one key, a conversation. Subclass it to add keys."""
 
     messages: Annotated[list[Any], add_messages]
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

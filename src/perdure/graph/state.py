@@ -8,8 +8,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
-from typing_extensions import TypeVar
-
 from perdure.constants import END, START
 from perdure.engine.program import Managed
 from perdure.errors import InvalidGraph, WrongType
@@ -19,17 +17,13 @@ from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, han
 from perdure.graph.schema import Channel, Schema, merge, read_schema, schema_key
 from perdure.graph.validation import check_edge, check_graph, check_join, check_node_name, plain_name
 from perdure.types import CachePolicy, RetryPolicy, TimeoutPolicy
+from perdure.typing import ContextT, InputT, OutputT, StateT
 
 if TYPE_CHECKING:
     from perdure.graph.compiled import CompiledStateGraph
     from perdure.types import All, Checkpointer
 
 __all__ = ["CompiledStateGraph", "StateGraph"]
-
-StateT = TypeVar("StateT", default=Any)
-ContextT = TypeVar("ContextT", default=None)
-InputT = TypeVar("InputT", default=StateT)
-OutputT = TypeVar("OutputT", default=StateT)
 
 Edge = tuple[str, str]
 Join = tuple[tuple[str, ...], str]

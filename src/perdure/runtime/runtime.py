@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from perdure.scope import current_task
 from perdure.streaming.writer import MessageWriter
@@ -51,6 +51,26 @@ class ExecutionInfo:
     run_id: str | None = None
     node_attempt: int = 1
     node_first_attempt_time: float | None = None
+
+
+class BaseUser(Protocol):
+    """Who calls a server, as the server knows them."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this user from all others."""
+
+    @property
+    def display_name(self) -> str:
+        """What people are shown."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the server knows that it is this user."""
+
+    @property
+    def permissions(self) -> Sequence[str]:
+        """What this user may do, in the server's words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ def _load_numpy_scalar(dec: Decoder, payload: bytes) -> Any:
 _LOADS: Final[dict[int, Load]] = {**LOADS, v1.NUMPY_ARRAY: _load_numpy_array, v1.NUMPY_SCALAR: _load_numpy_scalar}
 
 
+InvalidModuleError = StateTypeError
+"""The name that LangGraph has for a stored type that may not be loaded."""
+
+
 class JsonPlusSerializer(SerializerProtocol):
     """Values to bytes and back, exactly, or not at all.
 

@@ -1,0 +1,105 @@
+"""A program that uses LangGraph needs another import, and no more: its public names are found in the same places here.
+
+`public_names.json` lists them by module. A name that is not here is one that says what to use in its place, and is on the page about coming
+from LangGraph; or it belongs to a part that this version does not have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from perdure.absent import INSTEAD
+from perdure.errors import NotOffered
+from perdure.graph import START, StateGraph
+from tests.docs.pages import ROOT
+
+NAMES: dict[str, list[str]] = json.loads((ROOT / "tests" / "reference" / "public_names.json").read_text("utf-8"))
+PAGE = (ROOT / "docs" / "how-to" / "come-from-langgraph.md").read_text("utf-8")
+
+NOT_YET = {
+    "perdure.cache.redis",
+    "perdure.cache.sqlite",
+    "perdure.callbacks",
+    "perdure.checkpoint.conformance",
+    "perdure.checkpoint.postgres",
+    "perdure.checkpoint.postgres.aio",
+    "perdure.checkpoint.postgres.shallow",
+    "perdure.checkpoint.serde.encrypted",
+    "perdure.checkpoint.serde.event_hooks",
+    "perdure.prebuilt",
+    "perdure.pregel",
+    "perdure.store.base",
+    "perdure.store.base.batch",
+    "perdure.store.base.embed",
+    "perdure.store.memory",
+    "perdure.store.postgres",
+    "perdure.store.sqlite",
+    "perdure.stream",
+    "perdure.warnings",
+}
+"""Parts that this version has not, or not all of; the page names them."""
+NOBODYS = {("perdure.checkpoint.sqlite.aio", "T")}
+"""Names that are public there by accident."""
+
+
+def from_import(module: str, name: str) -> object:
+    """What `from module import name` gives."""
+    found: dict[str, object] = {}
+    exec(f"from {module} import {name}", found)
+    return found[name]
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in NAMES.items() for name in names])
+def test_a_public_name_is_where_programs_look_for_it(module: str, name: str):
+    if name in INSTEAD.get(module, {}):
+        with pytest.raises(NotOffered, match=rf"^{re.escape(module)} has no {name}, which LangGraph has: ") as caught:
+            from_import(module, name)
+        assert caught.value.code == "NOT_OFFERED"
+        return
+    try:
+        from_import(module, name)
+    except ImportError:
+        assert module in NOT_YET or (module, name) in NOBODYS
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in INSTEAD.items() for name in names])
+def test_a_name_that_is_not_offered_is_on_the_page(module: str, name: str):
+    assert re.search(rf"`{name}`", PAGE)
+    assert name not in vars(importlib.import_module(module))
+
+
+def test_a_name_that_nobody_has_is_an_ordinary_import_error():
+    for module in INSTEAD:
+        with pytest.raises(ImportError) as caught:
+            from_import(module, "no_such_name")
+        assert not isinstance(caught.value, NotOffered)
+        assert not hasattr(importlib.import_module(module), "no_such_name")
+
+
+@pytest.mark.parametrize("module", sorted(NOT_YET))
+def test_the_page_names_the_parts_that_are_missing(module: str):
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        assert any(
+            re.search(rf"`{re.escape(part)}`", PAGE)
+            for part in (module, module.rpartition(".")[0], ".".join(module.split(".")[:2]))
+        )
+
+
+def test_a_picture_that_would_need_a_service_says_what_draws_it():
+    graph = StateGraph(int).add_node("a", lambda n: n).add_edge(START, "a").compile()
+    for draw in (graph.get_graph().draw_mermaid_png, graph.get_graph().draw_png):
+        with pytest.raises(NotOffered, match="draw_mermaid"):
+            draw()
+
+
+def test_names_for_annotations_cost_a_program_no_engine():
+    program = "import perdure.typing, perdure.absent, sys; assert 'perdure.engine' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
