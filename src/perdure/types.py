@@ -434,10 +434,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """The shapes of streamed items, loaded when first asked for, and Checkpointer. (Type checkers are told of them above.)"""
-        from perdure.streaming import parts
+        if name[:2] != "__":  # each import statement asks for `__path__`
+            from perdure.streaming import parts
 
-        if name in parts.PARTS:
-            return getattr(parts, name)
+            if name in parts.PARTS:
+                return getattr(parts, name)
         if name == "Checkpointer":  # a name for annotations; the class in it is not loaded for that
             return Any
         raise missing(__name__, name)

@@ -24,3 +24,10 @@ def test_importing_a_graph_loads_only_what_every_program_needs():
     third_party = {name for name in loaded if name not in sys.stdlib_module_names and not name.startswith("_")}
     assert third_party <= ALLOWED
     assert loaded.isdisjoint(LAZY)
+
+
+def test_a_name_that_is_looked_up_by_an_import_statement_loads_no_types_of_streams():
+    # Every import statement asks a module for `__path__`, and types looks up what it does not have.
+    program = "import sys, perdure.graph; assert 'perdure.streaming.parts' not in sys.modules; import perdure.types as t; t.StreamPart"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr

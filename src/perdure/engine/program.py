@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Injectable = Literal["config", "runtime", "writer", "store", "previous", "error"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """How to call a user's function; its signature was inspected once, at compile time.
 
@@ -37,7 +37,7 @@ class Call:
     subgraph: Any = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class StateView:
     """Which part of the state a function sees, and as what.
 
@@ -58,7 +58,7 @@ class StateView:
     make: Callable[[dict[str, Any]], Any] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Branch:
     """A conditional edge.
 
@@ -92,7 +92,7 @@ class Join:
     deferred: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """A node, ready to run.
 
@@ -144,7 +144,7 @@ class Node:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Managed:
     """A value that the engine computes for a node's input and never stores, such as the steps that remain.
 
@@ -155,7 +155,7 @@ class Managed:
     kind: Literal["is_last_step", "remaining_steps"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Program:
     """A compiled graph.
 

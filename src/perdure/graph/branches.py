@@ -16,7 +16,7 @@ from perdure.graph.signature import inspect_call
 from perdure.graph.validation import plain_name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BranchSpec:
     """A conditional edge.
 

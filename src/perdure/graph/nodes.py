@@ -17,7 +17,7 @@ Action = Any
 """A function, async function, method, partial, callable object, Runnable or compiled graph."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodeSpec:
     """A node of a builder.
 
@@ -46,7 +46,7 @@ class NodeSpec:
     ends: Mapping[str, str | None] | tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NodeDefaults:
     """What applies to nodes that do not say otherwise; retries and timeouts also to error handlers."""
 

@@ -46,7 +46,7 @@ _SCALARS: Final = frozenset({"int", "float", "str", "bool", "bytes"})
 _NEVER_STATE: Final = frozenset({"config", "runtime", "writer"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Inspected:
     """What a look at a function's signature found.
 
