@@ -128,8 +128,11 @@ async def _once(task: Task, world: World) -> None:
     await complete(task, value, world)
 
 
-async def _value(task: Task, world: World) -> Any:
+async def _value(task: Task, world: World, begun: Any = None) -> Any:
+    """What a task's code gives; of code that was called already, what it `begun`."""
     try:
+        if begun is not None:
+            return await world.settle(begun, task, None)
         if task.node.call.subgraph is not None:
             return await task.run.run_child(task)
         value = task.call()
@@ -147,17 +150,7 @@ async def _value(task: Task, world: World) -> Any:
 async def settled(task: Task, awaitable: Any, world: World) -> None:
     """The second half of `call_inline`, where a plain function returned an awaitable."""
     try:
-        try:
-            value = await world.settle(awaitable, task, None)
-        except (ParentCommand, BaseExceptionGroup) as signal:
-            value = _for_this_graph(task, signal)
-        except BaseException as error:
-            _note_stop(task, error)
-            raise
-        finally:
-            if task.has_helpers:
-                await world.join(task)
-        await complete(task, value, world)
+        await complete(task, await _value(task, world, awaitable), world)
     except GraphBubbleUp as signal:
         bubble(task, signal)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is the task's outcome
