@@ -55,7 +55,9 @@ class Saver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         lasts: Any = lease_seconds
         if not isinstance(lasts, (int, float)) or not 0 < lease_seconds <= LONGEST_LEASE:
-            raise InvalidArgument(f"lease_seconds must be positive, and at most {LONGEST_LEASE} (a year), got {lease_seconds!r}")
+            raise InvalidArgument(
+                f"lease_seconds must be positive, and at most {LONGEST_LEASE} (a year), got {lease_seconds!r}"
+            )
         keys: Any = persist
         if isinstance(keys, str) or not isinstance(keys, Iterable):
             raise WrongType(f"persist is a list of keys of config['configurable'], got {persist!r}")

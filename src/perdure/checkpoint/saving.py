@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from perdure.checkpoint.records import Commit, RecordStore, StaleLoad
-from perdure.errors import CorruptRecord, PerdureError, SaveFailed
+from perdure.errors import CorruptRecord, InvalidArgument, InvalidCall, PerdureError, SaveFailed, WrongType
+
+FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
+"""Errors of this library that a saver raises because of itself, or of its file, and not of what it was asked."""
 
 
 async def save(records: RecordStore, commit: Commit) -> None:
@@ -16,7 +19,7 @@ async def save(records: RecordStore, commit: Commit) -> None:
     try:
         await records.commit(commit)
     except Exception as error:
-        if isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, CorruptRecord):
+        if isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, FAULTS):
             raise
         raise failed(
             f"thread {commit.thread!r} could not be saved",
@@ -35,7 +38,7 @@ async def delete(records: RecordStore, thread: str) -> None:
     try:
         await records.delete(thread)
     except Exception as error:
-        if isinstance(error, PerdureError) and not isinstance(error, CorruptRecord):
+        if isinstance(error, PerdureError) and not isinstance(error, FAULTS):
             raise
         raise failed(
             f"thread {thread!r} could not be deleted", error, "It is as it was; mend the cause and try again", thread
