@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 from weakref import ref
 
+from perdure.errors import InvalidCall
+
 THREADS = "perdure-"
 """What the names of all threads of this library begin with."""
 
@@ -40,9 +42,9 @@ def refuse_inside(whose: str) -> NoReturn:
     """Refuse a turn inside a turn of the same thread.
 
     Raises:
-        RuntimeError: always.
+        InvalidCall: always.
     """
-    raise RuntimeError(
+    raise InvalidCall(
         f"{whose} was called while this very thread was in the middle of a call of it: by a signal handler or a __del__ method. Let "
         "those note what is to be done, and do it later"
     )

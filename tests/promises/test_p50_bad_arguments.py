@@ -46,7 +46,7 @@ def test_P50_a_config_whose_values_are_of_other_kinds(config: Any, says: str):
 
 @pytest.mark.parametrize("options", [{"busy_timeout": "x"}, {"busy_timeout": float("nan")}, {"busy_timeout": -1}])
 def test_P50_a_timeout_that_is_no_number_of_seconds(options: Any):
-    with pytest.raises(InvalidConfig, match="busy_timeout is a number of seconds"):
+    with pytest.raises(InvalidConfig, match="busy_timeout must be a number of seconds"):
         number_graph().invoke(1, CONFIG, on_busy="wait", **options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import InvalidArgument
+from perdure.errors import InvalidArgument, WrongType
 
 if TYPE_CHECKING:
     from perdure.checkpoint.saver import Saver
@@ -19,9 +19,10 @@ def open_saver(url: str, **options: Any) -> Saver:
 
     Raises:
         InvalidArgument: there is no saver for URLs of this kind.
+        WrongType: the URL is no text.
     """
     if not isinstance(url, str):
-        raise TypeError(f"open_saver takes a URL or a path as text, got {type(url).__name__}; for example 'sqlite:///app.db'")
+        raise WrongType(f"open_saver takes a URL or a path as text, got {type(url).__name__}; for example 'sqlite:///app.db'")
     scheme = url.partition(":")[0] if "://" in url or url.startswith(("sqlite:", "memory:")) else "file"
     if scheme == "memory":
         from perdure.checkpoint.memory import InMemorySaver

@@ -80,7 +80,7 @@ def checkpoint_row(n: int, ns: int, packed_id: bytes | str, body: bytes) -> Chec
     try:
         _, parent, base, step, source, full, changes, frontier, ran, joins, deferred, metadata, extra, memories = fields
         if not isinstance(metadata, dict) or not isinstance(memories, dict):
-            raise TypeError("its metadata or its memories are no map")
+            raise CorruptRecord("its metadata or its memories are no map")
         return CheckpointRow(
             n,
             ns,

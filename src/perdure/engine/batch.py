@@ -6,14 +6,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidConfig, WrongType
 from perdure.runtime.config import checked
 
 
 def _configs(inputs: Sequence[Any], config: Any) -> list[Any]:
     given: Any = inputs
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
-        raise TypeError(f"batch takes a list of inputs, got {type(inputs).__name__}: batch([first, second])")
+        raise WrongType(f"batch takes a list of inputs, got {type(inputs).__name__}: batch([first, second])")
     if isinstance(config, Sequence) and not isinstance(config, (str, Mapping)):
         if len(config) != len(inputs):
             raise InvalidConfig(

@@ -52,7 +52,7 @@ class Shared:
     @property
     def loop(self) -> Any:
         """The event loop of async nodes, on its own thread, made when first needed."""
-        from perdure.engine.runners_suspending import LoopThread
+        from perdure.engine.runners_loop import LoopThread
 
         with self.lock:
             if self._loop is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.constants import INTERRUPT, NS_SEP, START
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidArgument
 from perdure.types import StreamMode
 
 MODES: tuple[str, ...] = get_args(StreamMode)
@@ -43,7 +43,7 @@ def wanted(modes: Any, *, subgraphs: bool = False, version: Any = "v1") -> Wante
     """What a caller asked for, checked.
 
     Raises:
-        InvalidConfig: a mode or version does not exist.
+        InvalidArgument: a mode or version does not exist.
     """
     many = not isinstance(modes, str)
     if many and not isinstance(modes, Iterable):
@@ -51,9 +51,9 @@ def wanted(modes: Any, *, subgraphs: bool = False, version: Any = "v1") -> Wante
     named = tuple(modes) if many else (modes,)
     for mode in named:
         if mode not in MODES:
-            raise InvalidConfig(f"unknown stream_mode {mode!r}; the modes are {', '.join(MODES)}")
+            raise InvalidArgument(f"unknown stream_mode {mode!r}; the modes are {', '.join(MODES)}")
     if version not in ("v1", "v2"):
-        raise InvalidConfig(f"unknown stream version {version!r}; it is 'v1' or 'v2'")
+        raise InvalidArgument(f"unknown stream version {version!r}; it is 'v1' or 'v2'")
     return Wanted(frozenset(named), many, subgraphs, version)
 
 

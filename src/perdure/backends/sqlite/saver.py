@@ -57,7 +57,7 @@ class SqliteSaver(Saver):
         """A saver for a path, a `file:` URI or a `sqlite://` URL. Use it as it is, with `with`, or with `async with`."""
         text: Any = conn_string
         if not isinstance(text, str):
-            raise TypeError(f"a connection string is text, such as 'app.db' or 'sqlite:///app.db', got {type(text).__name__}")
+            raise WrongType(f"a connection string is text, such as 'app.db' or 'sqlite:///app.db', got {type(text).__name__}")
         return cls(path_of_url(text), **options)
 
     def blocking(self) -> RecordStore:

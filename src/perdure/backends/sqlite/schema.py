@@ -30,6 +30,7 @@ RECOVER = "the `.recover` command of the sqlite3 program saves what can still be
 _SQLITE_ERROR = 1
 _SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
+_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "tombstone")
 _LANGGRAPH = {"checkpoints", "writes"}
 SHOWN = 5
 """So many tables of another program are named."""
@@ -117,13 +118,13 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             ) from error
         raise
     if application == APPLICATION_ID:
-        if version < 1 or (missing := sorted(set(_TABLES) - tables)):
-            what = f"it says that it has format {version}" if version < 1 else f"it has no table {', '.join(missing)}"
-            raise CorruptRecord(f"{name} is damaged: {what}. Restore a copy of it; {RECOVER}")
         if version > NEWEST:
             raise UnknownFormat(
                 f"{name} has format {version}; this version of perdure reads up to {NEWEST}: upgrade it (pip install -U perdure)"
             )
+        if version < 1 or (missing := sorted(set(_TABLES) - tables)):
+            what = f"it says that it has format {version}" if version < 1 else f"it has no table {', '.join(missing)}"
+            raise CorruptRecord(f"{name} is damaged: {what}. Restore a copy of it; {RECOVER}")
         return version
     if application or version:
         raise CorruptRecord(
