@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import END, START, InMemorySaver, StateGraph
-from perdure.errors import InvalidConfig, InvalidGraph, InvalidUpdateError
+from perdure.errors import InvalidArgument, InvalidConfig, InvalidGraph, InvalidUpdateError
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -60,7 +60,7 @@ def test_P50_breakpoints_that_are_no_list_of_names(names: Any):
 
 @pytest.mark.parametrize("options", [{"stream_mode": 5}, {"stream_mode": "x"}, {"stream_mode": [[]]}, {"version": "v9"}])
 def test_P50_a_stream_that_there_is_not(options: Any):
-    with pytest.raises(InvalidConfig, match="stream"):
+    with pytest.raises(InvalidArgument, match="stream"):
         number_graph().stream(1, CONFIG, **options)
 
 

@@ -47,7 +47,7 @@ def wanted(modes: Any, *, subgraphs: bool = False, version: Any = "v1") -> Wante
     """
     many = not isinstance(modes, str)
     if many and not isinstance(modes, Iterable):
-        raise InvalidConfig(f"stream_mode is one mode or a list of modes, got {modes!r}; the modes are {', '.join(MODES)}")
+        raise InvalidArgument(f"stream_mode is one mode or a list of modes, got {modes!r}; the modes are {', '.join(MODES)}")
     named = tuple(modes) if many else (modes,)
     for mode in named:
         if mode not in MODES:
