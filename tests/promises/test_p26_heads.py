@@ -310,3 +310,24 @@ def test_P26_threads_of_one_process_share_what_is_remembered(kind: str, tmp_path
                 *(pool.submit(read, number) for number in range(4)),
             ]:
                 done.result()
+
+
+def counting(left: list[Any], right: list[Any]) -> list[Any]:
+    """A reducer that changes an element in place."""
+    if left:
+        left[0]["content"] = f"{len(left)} before"
+    return [*left, *right]
+
+
+class Counting(TypedDict):
+    messages: Annotated[list[Any], counting]
+
+
+def test_P26_a_reducer_that_changes_an_element_in_place_is_noticed(saver: Saver, way: Way):
+    graph = answering(way, saver, Counting)
+    way.edit(graph, on(), {"messages": expected(LONG)}, as_node="answer")
+    for count in range(LONG, LONG + 6, 2):
+        found = turn(way, graph)
+        assert (found[0]["content"], found[1:]) == (f"{count + 1} before", expected(count + 2)[1:])
+        saver.heads.clear()
+        assert way.state(graph, on()).values["messages"] == found

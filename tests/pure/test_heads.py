@@ -101,7 +101,8 @@ def test_P26_what_was_added_is_decoded_once_and_groups_are_gone_on_with():
     assert originals is not None
     levels = originals.levels()
     after = originals.after([(0, 300), New([300], serde.dumps_elements([{"n": "300", "deep": [1]}]))])
-    assert after.resolve(serde.loads_elements, look)
+    live = [{"n": f"{at}"} for at in range(300)]
+    assert after.resolve(serde.loads_elements, look, [*live, {"n": "300", "deep": [1]}])
     assert after.copies() == [*({"n": f"{at}"} for at in range(300)), {"n": "300", "deep": [1]}]
     assert after.levels()[0] is levels[0]
     assert after.levels()[1] is None, "not all of them are flat"
@@ -116,6 +117,17 @@ def test_P26_what_was_added_is_decoded_once_and_groups_are_gone_on_with():
 def test_P35_what_cannot_be_copied_without_running_code_is_not_remembered(thing: Any):
     assert Originals.of(Columns(None, ["x", thing]), look, 1) is None
     assert Originals.of(Columns(None, [["x", {"a": thing}]]), look, 1) is None
+
+
+def test_P26_what_cannot_be_copied_is_not_decoded_again():
+    originals = Originals.of(Columns(None, ["x"]), look, 1)
+    assert originals is not None
+    after = originals.after([(0, 1), New([1], [b"the bytes of a note"])])
+
+    def decode(parts: Any, count: int) -> list[Any]:
+        raise AssertionError("this runs the code of the class")
+
+    assert not after.resolve(decode, look, ["x", Note("y")])
 
 
 def test_P26_the_heads_used_last_are_remembered_up_to_the_limit():

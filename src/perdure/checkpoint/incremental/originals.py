@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.incremental.outline import LEAVES, Level, Look
 from perdure.checkpoint.incremental.watched import GROUP, Columns, New, Piece
+from perdure.errors import PerdureError
 
 FLAT, DEEP, WAITING = 0, 1, 2
 """What an original is: a dict of leaves; anything else that can be copied; bytes that wait to be decoded."""
@@ -106,20 +107,26 @@ class Originals:
         self._levels = known  # whoever comes at the same time makes the same
         return known
 
-    def resolve(self, decode: Callable[[Sequence[bytes], int], list[Any]], look: Look) -> bool:
+    def resolve(self, decode: Callable[[Sequence[bytes], int], list[Any]], look: Look, values: Sequence[Any]) -> bool:
         """Decode what waits, in place; False if something of it cannot be copied.
 
         Args:
             decode: `loads_elements` of the serializer.
             look: what objects of a class consist of.
+            values: the elements that were stored: what cannot be copied is not decoded, for that would run the code of its class.
         """
         at = self.flags.find(WAITING)
         if at < 0:
             return True
         waiting = [at for at in range(at, len(self.values)) if self.flags[at] == WAITING]
+        if _flags([values[at] for at in waiting], look) is None:
+            return False
         data = [self.values[at] for at in waiting]
         width = 1 if self.names is None else 2
-        found = decode(data, len(data) * width)
+        try:
+            found = decode(data, len(data) * width)
+        except PerdureError:
+            return False  # it has been changed since, by another thread: what was stored was something else
         flags = _flags(found[width - 1 :: width], look)
         if flags is None or (width == 2 and not LEAVES.issuperset(map(type, found[::2]))):
             return False

@@ -210,10 +210,10 @@ class Tracker:
             decode: `loads_elements` of the serializer.
             look: what objects of a class consist of.
         """
-        if self.manifest.kind == "set":
-            return None  # it would have to keep the order of its members as well
+        if self.manifest.kind == "set" or self._shadow.outlines is None:
+            return None  # a set would have to keep the order of its members as well
         if self._originals is not None:
-            found = self._originals if self._originals.resolve(decode, look) else None
+            found = self._originals if self._originals.resolve(decode, look, self._shadow.columns.values) else None
         else:
             found = None if self._shadow.is_changed() else Originals.of(self._shadow.columns, look, self.size)
         self._originals = found
