@@ -108,6 +108,11 @@ class Guard:
         """Nobody can have changed anything since it was told what to watch."""
         self.sound = set(self._watches)
 
+    def stands(self, key: str) -> bool:
+        """Whether the elements of a list are still what they were, even if it has more of them now."""
+        watch = self._watches.get(key)
+        return watch is not None and watch.elements is not None and all(outline.is_unchanged() for outline in watch.outlines)
+
     def undo(self, written: Mapping[str, list[Any]]) -> list[tuple[str, bool]]:
         """Change back what was changed in place and not returned.
 

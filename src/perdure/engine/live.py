@@ -134,9 +134,13 @@ class Live:
         self.untouched = False
         for key, values in grouped.items():
             channel = channels[key]
-            is_sound = guard is not None and key in guard.sound and channel.leaves_alone(values)
+            alone = channel.leaves_alone(values)
+            is_changed = channel.update(values)
+            is_sound = guard is not None and key in guard.sound and (alone or guard.stands(key))
             (self.sound if is_sound else self.unsound).add(key)
-            if channel.update(values):
+            if guard is not None and not (alone or is_sound):
+                guard.forget(key)  # what a reducer has changed is the value now
+            if is_changed:
                 changed.append(key)
                 if channel.is_available():
                     view[key] = channel.get()
