@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.checkpoint.memory import InMemorySaver
     from perdure.checkpoint.opening import open_saver
     from perdure.checkpoint.sqlite import SqliteSaver
+    from perdure.checkpoint.transfer.everything import acopy_all, copy_all
     from perdure.constants import END, START
     from perdure.graph import StateGraph
     from perdure.runtime import Runtime
@@ -38,6 +39,8 @@ _HOME = {
     "InMemorySaver": "perdure.checkpoint.memory",
     "SqliteSaver": "perdure.checkpoint.sqlite",
     "open_saver": "perdure.checkpoint.opening",
+    "acopy_all": "perdure.checkpoint.transfer.everything",
+    "copy_all": "perdure.checkpoint.transfer.everything",
     "Runtime": "perdure.runtime",
     **dict.fromkeys(
         (
@@ -71,6 +74,8 @@ __all__ = [
     "StateGraph",
     "StateSnapshot",
     "__version__",
+    "acopy_all",
+    "copy_all",
     "interrupt",
     "open_saver",
 ]

@@ -35,6 +35,7 @@
     │   └── SelfBusy                              that other run is the one you are in
     ├── LeaseLost (RuntimeError)                  another run took this thread over
     ├── ThreadDeleted (LookupError)
+    ├── ThreadExists (RuntimeError)               a copy or an import would overwrite a thread
     ├── SaverClosed (RuntimeError)
     ├── NotStorable (TypeError)                   a value that could not be loaded back as it is
     ├── StateTypeError (TypeError)                a stored type that is unknown or no longer fits
@@ -348,6 +349,12 @@ class ThreadDeleted(PerdureError, LookupError):
     """The thread was deleted; late writes to it are refused."""
 
     code = "THREAD_DELETED"
+
+
+class ThreadExists(PerdureError, RuntimeError):
+    """A copy or an import would overwrite a thread."""
+
+    code = "THREAD_EXISTS"
 
 
 class SaverClosed(PerdureError, RuntimeError):

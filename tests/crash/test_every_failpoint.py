@@ -33,6 +33,20 @@ ELSEWHERE = {
     "memory.commit.before": "nothing of a process's memory survives it",
     "sqlite.delete.before": "test_sqlite_crash: no run deletes",
     "sqlite.delete.after": "test_sqlite_crash: no run deletes",
+    **dict.fromkeys(
+        [
+            "sqlite.arrive.before",
+            "sqlite.arrive.after",
+            "sqlite.stage.before",
+            "sqlite.stage.after",
+            "sqlite.admit.before",
+            "sqlite.admit.after",
+            "transfer.export.begun",
+            "transfer.export.written",
+            "transfer.export.replaced",
+        ],
+        "test_moving_crash: no run moves threads",
+    ),
 }
 ALWAYS = {
     "engine.commit.before",

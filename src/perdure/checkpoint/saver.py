@@ -15,6 +15,7 @@ from perdure.checkpoint.inbox import Inbox
 from perdure.checkpoint.lease import LEASE_SECONDS, LONGEST_LEASE
 from perdure.checkpoint.line import Line
 from perdure.checkpoint.saving import delete
+from perdure.checkpoint.transfer.methods import Movable
 from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import InvalidArgument, SelfBusy, WrongType
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.types import RunnableConfig
 
 
-class Saver(BaseCheckpointSaver[int]):
+class Saver(Movable, BaseCheckpointSaver[int]):
     """A saver over a record store. A subclass says where the records are, by `blocking` and `suspending`.
 
     Attributes:

@@ -7,6 +7,8 @@ from typing import Any
 
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.transfer.port import Arrival, Stretch, movable
+from perdure.checkpoint.transfer.raw import Place, RawRow
 
 
 class WrappingRecords:
@@ -76,6 +78,30 @@ class WrappingRecords:
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
         await self.inner.delete(thread)
+
+    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
+        """See `MovableRecords.rows`."""
+        return await movable(self.inner).rows(thread, after, budget)
+
+    async def arrive(self, arrival: Arrival) -> None:
+        """See `MovableRecords.arrive`."""
+        await movable(self.inner).arrive(arrival)
+
+    async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
+        """See `MovableRecords.stage`."""
+        await movable(self.inner).stage(arrival, rows)
+
+    async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
+        """See `MovableRecords.staged`."""
+        return await movable(self.inner).staged(arrival, after, budget)
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """See `MovableRecords.admit`."""
+        await movable(self.inner).admit(arrival, thread)
+
+    async def discard(self, arrival: Arrival) -> None:
+        """See `MovableRecords.discard`."""
+        await movable(self.inner).discard(arrival)
 
     async def close(self) -> None:
         """See `RecordStore.close`."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
+from perdure.backends.memory import moving
 from perdure.checkpoint import lease
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
@@ -24,6 +25,9 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
+from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up
+from perdure.checkpoint.transfer.port import Arrival, Stretch
+from perdure.checkpoint.transfer.raw import Place, RawRow
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaveFailed, SaverClosed
 from perdure.failpoints import failpoint
@@ -72,6 +76,7 @@ class MemoryRecords:
         self._clock = clock
         self._threads: dict[str, _Thread] = {}
         self._tombstones: dict[bytes, int] = {}
+        self._arrivals: dict[str, tuple[LeaseRow, _Thread]] = {}
         self._secret = os.urandom(16)
         self._lock = turn_lock()
         self._closed = False
@@ -316,6 +321,59 @@ class MemoryRecords:
             found = self._threads.pop(thread, None)
             if found is not None:
                 self._tombstones[self._hash(thread)] = found.row.incarnation
+
+    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
+        """See `MovableRecords.rows`."""
+        with self._lock:
+            self._open()
+            found = self._threads.get(thread)
+            return Stretch(None, []) if found is None else Stretch(_copy(found.row), moving.rows_after(found, after, budget))
+
+    async def arrive(self, arrival: Arrival) -> None:
+        """See `MovableRecords.arrive`."""
+        with self._lock:
+            self._open()
+            for token in [name for name, (held, _) in self._arrivals.items() if is_given_up(held, arrival.now_ns)]:
+                del self._arrivals[token]
+            self._arrivals[arrival.token] = self._held(arrival), _Thread(ThreadRow(""))
+
+    def _held(self, arrival: Arrival) -> LeaseRow:
+        return LeaseRow(arrival.token, 0, arrival.now_ns + arrival.lease_ns, arrival.holder)
+
+    def _arriving(self, arrival: Arrival) -> _Thread:
+        self._open()
+        if arrival.token not in self._arrivals:
+            raise given_up()
+        return self._arrivals[arrival.token][1]
+
+    async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
+        """See `MovableRecords.stage`."""
+        with self._lock:
+            found = self._arriving(arrival)
+            for row in rows:
+                moving.put(found, row)
+            self._arrivals[arrival.token] = self._held(arrival), found
+
+    async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
+        """See `MovableRecords.staged`."""
+        with self._lock:
+            return moving.rows_after(self._arriving(arrival), after, budget)
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """See `MovableRecords.admit`."""
+        with self._lock:
+            found = self._arriving(arrival)
+            if thread.thread in self._threads:
+                raise exists(thread.thread)
+            incarnation = self._tombstones.get(self._hash(thread.thread), 0) + 1
+            found.row = replace(_copy(thread), key=thread.thread, incarnation=incarnation, lease=LeaseRow())
+            self._threads[thread.thread] = found
+            del self._arrivals[arrival.token]
+
+    async def discard(self, arrival: Arrival) -> None:
+        """See `MovableRecords.discard`."""
+        with self._lock:
+            self._arrivals.pop(arrival.token, None)
 
     async def close(self) -> None:
         """See `RecordStore.close`."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from perdure.backends.sqlite import committing, loading
+from perdure.backends.sqlite import committing, loading, moving
 from perdure.backends.sqlite.connections import SqlitePort
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
+from perdure.checkpoint.transfer.port import Arrival, Stretch
+from perdure.checkpoint.transfer.raw import Place, RawRow
 
 
 class SqliteRecords:
@@ -81,6 +83,30 @@ class SqliteRecords:
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
         await self._port.run(committing.delete, thread, self._port.clock.now_ns())
+
+    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
+        """See `MovableRecords.rows`."""
+        return await self._port.run(moving.rows, thread, after, budget)
+
+    async def arrive(self, arrival: Arrival) -> None:
+        """See `MovableRecords.arrive`."""
+        await self._port.run(moving.arrive, arrival)
+
+    async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
+        """See `MovableRecords.stage`."""
+        await self._port.run(moving.stage, arrival, rows)
+
+    async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
+        """See `MovableRecords.staged`."""
+        return await self._port.run(moving.staged, arrival, after, budget)
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """See `MovableRecords.admit`."""
+        await self._port.finish(moving.admit, arrival, thread)
+
+    async def discard(self, arrival: Arrival) -> None:
+        """See `MovableRecords.discard`."""
+        await self._port.finish(moving.discard, arrival)
 
     async def close(self) -> None:
         """See `RecordStore.close`."""

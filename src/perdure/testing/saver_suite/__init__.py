@@ -19,6 +19,7 @@ a thread on which no event loop runs, through a loop on another one. A saver tha
 
 Single parts are classes too: `PublicSuite` (the four methods), `GraphSuite` (whole graphs), `PromiseSuite` (what this library's
 savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite` (the record contract),
+`MovingRecordSuite` and `MovingSuite` (threads that are copied, exported and imported),
 `TravelSuite`, `NestedSuite`, `BranchSuite` (time travel), `FailureSuite` (saves that fail), `RoundTripSuite` (how often a call goes to
 the database), `WriterSuite` (runs that meet on one thread).
 
@@ -44,6 +45,7 @@ pytest.register_assert_rewrite(
             "records",
             "parts",
             "leases",
+            "moving",
             "graphs",
             "travel",
             "nested",
@@ -59,6 +61,7 @@ from perdure.testing.saver_suite.branches import BranchRecordSuite, BranchSuite 
 from perdure.testing.saver_suite.failures import FailureSuite  # noqa: E402
 from perdure.testing.saver_suite.graphs import GraphSuite  # noqa: E402
 from perdure.testing.saver_suite.leases import LeaseSuite  # noqa: E402
+from perdure.testing.saver_suite.moving import MovingRecordSuite, MovingSuite  # noqa: E402
 from perdure.testing.saver_suite.nested import NestedSuite  # noqa: E402
 from perdure.testing.saver_suite.parts import PartsSuite  # noqa: E402
 from perdure.testing.saver_suite.promises import PromiseSuite  # noqa: E402
@@ -74,6 +77,8 @@ __all__ = [
     "FailureSuite",
     "GraphSuite",
     "LeaseSuite",
+    "MovingRecordSuite",
+    "MovingSuite",
     "NestedSuite",
     "PartsSuite",
     "PromiseSuite",
@@ -98,10 +103,12 @@ class SaverSuite(
     PartsSuite,
     BranchRecordSuite,
     LeaseSuite,
+    MovingRecordSuite,
     GraphSuite,
     TravelSuite,
     NestedSuite,
     BranchSuite,
+    MovingSuite,
     FailureSuite,
     RoundTripSuite,
     WriterSuite,

@@ -1,0 +1,154 @@
+"""Where files are touched: what a path or an open file is written to and read from, in each colour."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar, TypeVarTuple
+
+from perdure.checkpoint.transfer.file_format import FileReader, FileWriter
+from perdure.errors import CorruptRecord
+from perdure.failpoints import failpoint
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Work(Protocol):
+    """Does what takes a disk's time."""
+
+    async def do(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """The result of a call."""
+        ...
+
+
+class BlockingWork:
+    """See `Work`: on the caller's thread."""
+
+    async def do(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """See `Work.do`."""
+        return call(*args)
+
+
+class SuspendingWork:
+    """See `Work`: on another thread, so that the loop goes on meanwhile."""
+
+    async def do(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """See `Work.do`."""
+        return await asyncio.to_thread(call, *args)
+
+
+class OutFile:
+    """What a thread is exported to.
+
+    A path gets its file when that is whole: it is written beside it, under a name of its own that ends in `.partial`, and put in
+    place by one rename. An open file is written to from where it stands.
+
+    Args:
+        target: a path, or a file that is open for writing bytes.
+
+    Raises:
+        TypeError: it is neither.
+    """
+
+    def __init__(self, target: Any) -> None:
+        self._path = _path(target, "write")
+        self._partial = Path()
+        self._file: Any = target
+        self.writer = FileWriter(target)
+
+    def open(self) -> None:
+        """Begin. What processes that died left half-written is removed."""
+        if self._path is None:
+            return
+        for left in self._path.parent.glob("*.partial"):
+            if left.name.startswith(f"{self._path.name}."):
+                left.unlink(missing_ok=True)
+        self._partial = self._path.with_name(f"{self._path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
+        self._file = self._partial.open("xb")
+        self.writer = FileWriter(self._file)
+        failpoint("transfer.export.begun")
+
+    def finish(self) -> None:
+        """Make it durable, and put it in place."""
+        if self._path is None:
+            return
+        failpoint("transfer.export.written")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._partial.replace(self._path)
+        failpoint("transfer.export.replaced")
+        _sync_folder(self._path.parent)
+
+    def abandon(self) -> None:
+        """Remove what was written, where that can be done."""
+        if self._path is not None and self._file is not None:
+            self._file.close()
+            self._partial.unlink(missing_ok=True)
+
+
+class InFile:
+    """What a thread is imported from.
+
+    Args:
+        source: a path, or a file that is open for reading bytes. Of the latter nothing behind the thread is read.
+
+    Raises:
+        TypeError: it is neither.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._path = _path(source, "read")
+        self._file: IO[bytes] = source
+        self.reader = FileReader(source, str(getattr(source, "name", "the file")))
+
+    def open(self) -> None:
+        """Begin."""
+        if self._path is not None:
+            self._file = self._path.open("rb")
+            self.reader = FileReader(self._file, str(self._path))
+
+    def end(self) -> None:
+        """A file of one thread has nothing behind it.
+
+        Raises:
+            CorruptRecord: it has.
+        """
+        if self._path is not None and self._file.read(1):
+            raise CorruptRecord(
+                f"{self._path} cannot be imported: there is something behind the thread. Nothing of it was stored"
+            )
+
+    def close(self) -> None:
+        """End, however it ended."""
+        if self._path is not None and not isinstance(self._file, (str, os.PathLike)):
+            self._file.close()
+
+
+def _path(target: Any, method: str) -> Path | None:
+    if isinstance(target, (str, os.PathLike)):
+        return Path(target)
+    if isinstance(target, io.TextIOBase) or not hasattr(target, method):
+        raise TypeError(
+            f"a thread is exported to and imported from a path or a file that is open for bytes, not {type(target).__name__}: "
+            "for example open('thread.perdure', 'rb')"
+        )
+    return None
+
+
+def _sync_folder(folder: Path) -> None:
+    # The rename survives a power cut once the folder is on the disk. Systems that cannot open folders do without.
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

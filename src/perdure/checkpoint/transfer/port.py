@@ -1,0 +1,109 @@
+"""The part of a record store that moves threads: reading a thread's rows as bytes, and writing rows that nobody sees yet.
+
+It belongs to the contract of a record store (`perdure.testing.saver_suite` has its tests). It is a protocol of its own because
+savers of others, which have no rows, cannot offer it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
+
+from perdure.checkpoint.records import Holder, RecordStore, ThreadRow
+from perdure.checkpoint.transfer.raw import Place, RawRow
+
+BUDGET = 1 << 20
+"""Bytes of rows that are read or written at a time, but for a single row that is larger."""
+
+ARRIVAL_SECONDS = 3600.0
+"""How long an arrival may stand still before others may clear it away; at once if its process is proved dead."""
+
+
+class Stretch(NamedTuple):
+    """Some of a thread's rows, read in one transaction with its thread row; None if there is no such thread."""
+
+    thread: ThreadRow | None
+    rows: list[RawRow]
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A thread on its way into a database: its rows are stored under no thread until it is admitted.
+
+    Attributes:
+        token: names it.
+        holder: who brings it.
+        now_ns: the time, renewed at each call.
+        lease_ns: for how long nobody may clear it away.
+    """
+
+    token: str
+    holder: Holder
+    now_ns: int
+    lease_ns: int = int(ARRIVAL_SECONDS * 1e9)
+
+
+class MovableRecords(RecordStore, Protocol):
+    """A record store whose threads can be moved. Each call is one transaction."""
+
+    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
+        """Rows of a thread in the order of travel, from just after a place on.
+
+        Args:
+            thread: its id.
+            after: the place of the last row that was read; None: from the first on.
+            budget: stop once so many bytes of bodies have been read. At least one row, if one is left.
+        """
+        ...
+
+    async def arrive(self, arrival: Arrival) -> None:
+        """Begin to bring a thread. Clears away what is left of arrivals that were given up: those whose holder is proved dead, and
+        those that have stood still for too long.
+        """
+        ...
+
+    async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
+        """Store rows of an arrival. No other call sees them.
+
+        Raises:
+            SaveFailed: the arrival was cleared away.
+            CorruptRecord: a row is there twice.
+        """
+        ...
+
+    async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
+        """Rows of an arrival, read as those of a thread by `rows`."""
+        ...
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """Make the arrival a thread: one small write, carried out even if the caller is cancelled while it waits.
+
+        Args:
+            arrival: what has been staged.
+            thread: the thread's row. Its key and lease do not count, for nobody holds the new thread, nor does its incarnation:
+                the new one follows the tombstone, if the id was deleted before.
+
+        Raises:
+            ThreadExists: the database has a thread of that id; the arrival stays.
+            SaveFailed: the arrival was cleared away.
+        """
+        ...
+
+    async def discard(self, arrival: Arrival) -> None:
+        """Remove what was staged; nothing happens if there is nothing."""
+        ...
+
+
+def movable(records: RecordStore) -> MovableRecords:
+    """The record store as one that moves threads.
+
+    Raises:
+        TypeError: it does not.
+    """
+    if not hasattr(records, "admit"):
+        raise TypeError(
+            f"{type(records).__name__} cannot move threads: copying, exporting and importing need a saver of this library "
+            "(InMemorySaver, SqliteSaver), or one over a record store with rows() and admit()"
+        )
+    return cast("MovableRecords", records)
