@@ -62,7 +62,9 @@ class Questions:
         self._calls += 1
         digest = _digest(value)
         place = self._place(call, digest) if key is None else f"key:{key}"
-        identity = interrupt_id(self._task.id, place)
+        # One that was asked before keeps its id, which is another one where it was brought from elsewhere.
+        before = next((asked.question.id for asked in self.earlier.values() if asked.place == place), None)
+        identity = before or interrupt_id(self._task.id, place)
         if key is not None and identity in self._used:
             raise AmbiguousPause(
                 f"node {self._task.node.name!r} asks two questions with key={key!r} in one run; give each a key of its own",
