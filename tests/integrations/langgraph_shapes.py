@@ -89,6 +89,26 @@ def nested(checkpointer: Any = None) -> Any:
     return outer.add_edge(START, "sub").add_edge("sub", "after")
 
 
+def twice() -> Any:
+    inner: Any = StateGraph(Log).add_node("x", node("x")).add_node("y", lambda state: {"log": [interrupt("inside?")]})
+    called = inner.add_edge(START, "x").add_edge("x", "y").compile()
+
+    def calls(state: Log) -> Any:
+        return {"log": [*called.invoke({"log": ["1"]})["log"], *called.invoke({"log": ["2"]})["log"]]}
+
+    outer: Any = StateGraph(Log).add_node("calls", calls).add_node("after", node("after"))
+    return outer.add_edge(START, "calls").add_edge("calls", "after")
+
+
+def deep() -> Any:
+    lowest: Any = StateGraph(Log).add_node("k", node("k")).add_node("ask", lambda state: {"log": [interrupt(state["log"][0])]})
+    lowest.add_edge(START, "k").add_edge("k", "ask")
+    middle: Any = StateGraph(Log).add_node("low", lowest.compile()).add_node("z", node("z")).add_edge("low", "z")
+    middle.add_conditional_edges(START, lambda state: [Send("low", {"log": [name]}) for name in "pq"], ["low"])
+    outer: Any = StateGraph(Log).add_node("mid", middle.compile()).add_node("end", node("end"))
+    return outer.add_edge(START, "mid").add_edge("mid", "end")
+
+
 def remembering() -> Any:
     return nested(True)
 
@@ -149,6 +169,8 @@ SHAPES = {
     "chat": chat,
     "nested": nested,
     "remembering": remembering,
+    "twice": twice,
+    "deep": deep,
     "fan_out": fan_out,
     "failing": failing,
     "late": late,

@@ -28,6 +28,7 @@ from tests.promises.ways import COLOURS, SAVERS, Way, on, open_saver
 FOLDER = Path(__file__).parents[1] / "formats" / "langgraph"
 SQLITE = FOLDER / "threads.sqlite"
 THREADS = sorted([*shapes.SHAPES, "workflow"])
+ASKING = ("deep", "fan_out", "nested", "questions", "remembering", "several", "twice", "workflow")
 SAID = {"sqlite": json.loads((FOLDER / "threads.json").read_text())}
 CAPTURED = json.loads((FOLDER / "postgres.json").read_text())
 SAID["postgres"] = CAPTURED["said"]
@@ -176,6 +177,7 @@ def test_the_report_says_what_was_brought(report: ImportReport):
     assert found == {
         "answered": (0, ()),
         "chat": (0, ()),
+        "deep": (2, ("mid",)),
         "failing": (0, ("bad",)),
         "fan_out": (1, ("work", "work", "work")),
         "late": (0, ("b",)),
@@ -185,6 +187,7 @@ def test_the_report_says_what_was_brought(report: ImportReport):
         "questions": (1, ("ask",)),
         "remembering": (1, ("sub",)),
         "several": (2, ("p", "q")),
+        "twice": (1, ("calls",)),
         "workflow": (1, ("flow",)),
     }
     notes = {one.thread: list(one.notes) for one in report.threads if one.notes}
@@ -196,12 +199,12 @@ def test_the_report_says_what_was_brought(report: ImportReport):
 
 @pytest.mark.usefixtures("report")
 def test_open_questions_have_their_ids_and_are_answered_by_them(kind: str, saver: Saver, way: Way):
-    for thread in ("questions", "several", "nested", "fan_out", "workflow", "remembering"):
+    for thread in ASKING:
         snapshot = way.state(shapes.compiled(thread, saver), on(thread))
         asked = sorted([one.id, one.value] for one in snapshot.interrupts)
         assert asked == sorted(SAID[kind][thread][0]["interrupts"]), thread
     inbox = saver.list_interrupts().items
-    assert {item.thread_id for item in inbox} == {"questions", "several", "nested", "fan_out", "workflow", "remembering"}
+    assert {item.thread_id for item in inbox} == set(ASKING)
 
 
 @pytest.mark.usefixtures("report")
@@ -247,6 +250,25 @@ def test_a_subgraph_goes_on_inside(saver: Saver, way: Way):
     assert inner.values == {"log": ["in", "x"]}
     assert way.invoke(graph, Command(resume="yes"), on("nested"))["log"] == ["in", "in", "x", "yes", "after"]
     assert shapes.ran == ["after"], "the step inside was stored"
+
+
+@pytest.mark.usefixtures("report")
+def test_a_subgraph_that_is_called_twice_goes_on_in_the_second_call(saver: Saver, way: Way):
+    graph = shapes.compiled("twice", saver)
+    result = way.invoke(graph, Command(resume="two"), on("twice"))
+    assert result["log"] == ["in", "1", "x", "one", "2", "x", "two", "after"]
+    assert shapes.ran == ["after"]
+
+
+@pytest.mark.usefixtures("report")
+def test_subgraphs_in_subgraphs_by_sends_go_on_where_each_was(saver: Saver, way: Way):
+    graph = shapes.compiled("deep", saver)
+    ids = {one.value: one.id for one in way.state(graph, on("deep")).interrupts}
+    way.invoke(graph, Command(resume={ids["q"]: "Q"}), on("deep"))
+    assert [one.value for one in way.state(graph, on("deep")).interrupts] == ["p"]
+    result = way.invoke(graph, Command(resume="P"), on("deep"))
+    assert result["log"] == ["in", "in", "p", "k", "P", "q", "k", "Q", "z", "end"]
+    assert shapes.ran == ["z", "end"]
 
 
 @pytest.mark.usefixtures("report")

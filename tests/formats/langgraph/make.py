@@ -104,6 +104,33 @@ def nested(checkpointer: Any = None) -> Any:
     return outer.add_edge(START, "sub").add_edge("sub", "after")
 
 
+def twice() -> Any:
+    """A node that calls a subgraph twice; each asks."""
+    inner = StateGraph(Log).add_node("x", node("x")).add_node("y", lambda state: {"log": [interrupt("inside?")]})
+    called = inner.add_edge(START, "x").add_edge("x", "y").compile()
+
+    def calls(state: Log) -> Any:
+        return {"log": [*called.invoke({"log": ["1"]})["log"], *called.invoke({"log": ["2"]})["log"]]}
+
+    return (
+        StateGraph(Log)
+        .add_node("calls", calls)
+        .add_node("after", node("after"))
+        .add_edge(START, "calls")
+        .add_edge("calls", "after")
+    )
+
+
+def deep() -> Any:
+    """A subgraph that fans out to subgraphs that ask."""
+    lowest = StateGraph(Log).add_node("k", node("k")).add_node("ask", lambda state: {"log": [interrupt(state["log"][0])]})
+    lowest.add_edge(START, "k").add_edge("k", "ask")
+    middle = StateGraph(Log).add_node("low", lowest.compile()).add_node("z", node("z")).add_edge("low", "z")
+    middle.add_conditional_edges(START, lambda state: [Send("low", {"log": [name]}) for name in "pq"], ["low"])
+    outer = StateGraph(Log).add_node("mid", middle.compile()).add_node("end", node("end"))
+    return outer.add_edge(START, "mid").add_edge("mid", "end")
+
+
 def fan_out() -> Any:
     def work(n: int) -> Any:
         return {"log": [f"work{n}" if n != 1 else interrupt("which?")]}
@@ -183,6 +210,8 @@ def make(saver: Any) -> dict[str, Any]:
     run("chat", chat(), *({"messages": [HumanMessage(f"turn {n}", id=f"user{n}")]} for n in range(4)))
     run("nested", nested(), {"log": ["in"]})
     run("remembering", nested(True), {"log": ["in"]}, Command(resume="one"), {"log": ["more"]})
+    run("twice", twice(), {"log": ["in"]}, Command(resume="one"))
+    run("deep", deep(), {"log": ["in"]})
     run("fan_out", fan_out(), {"log": ["in"]})
     run("failing", failing(), {"log": ["in"]})
     run("late", late(), {"log": ["in"]}, interrupt_before=["b"])

@@ -65,6 +65,8 @@ class _Place:
     sends: list[Any] = field(default_factory=list)
     parents: dict[str, str] = field(default_factory=dict)
     questions: dict[str, list[Asked]] = field(default_factory=dict)
+    taken: list[Any] = field(default_factory=list)
+    loose: list[Any] = field(default_factory=list)
     failed: bool = False
 
 
@@ -110,6 +112,8 @@ class ThreadImport:
         if head is None:
             raise Refusal("it has no checkpoint of its root graph")
         self._link()
+        for here in self._places.values():
+            self._loose(here)
         return self._thread(self._places["", head]), self._raw()
 
     # -- checkpoints --------------------------------------------------------------------------------------------------------
@@ -212,7 +216,11 @@ class ThreadImport:
             self.report.notes["results of durable steps were left behind: a step of a node that has not ended runs again"] += (
                 steps
             )
-        self._loose(here, loose)
+        for write in loose:
+            if write.channel == RESUME_CHANNEL:
+                here.loose.append(self._values.decode(write.tag, write.data))
+            else:
+                self.report.notes["a command's update or goto counts only where a checkpoint came of it"] += 1
 
     def _task(self, here: _Place, task: steer.Task, writes: list[StoredWrite]) -> None:
         n, ns = here.row.n, here.row.ns
@@ -244,6 +252,7 @@ class ThreadImport:
         own = task_id(here.key.id, self._names.get(here.key.namespace, here.key.namespace), task.path)
         given: dict[str, Any] = {}
         asked: list[Asked] = []
+        here.taken += answers
         for at, answer in enumerate(answers):
             pause = interrupt_id(own, str(at))
             asked.append(Asked(Interrupt(None, pause, node=task.node), str(at), "", at + 1))
@@ -261,25 +270,22 @@ class ThreadImport:
         if given:
             self._writes.append(WriteRow(ns, n, task.path, ANSWERS, self._items(ns, list(given.items()))))
 
-    def _loose(self, here: _Place, writes: list[StoredWrite]) -> None:
-        """What a caller's command left on the checkpoint: an answer that no node has taken yet."""
-        for write in writes:
-            if write.channel != RESUME_CHANNEL:
-                self.report.notes["a command's update or goto counts only where a checkpoint came of it"] += 1
-                continue
-            answer = self._values.decode(write.tag, write.data)
-            done = {task.path for task in here.results}
-            waiting = [(path, asked) for path, asked in here.questions.items() if path not in done]
-            if len(waiting) != 1:
-                continue
-            path, asked = waiting[0]
-            rows = [row for row in self._writes if (row.ns, row.origin, row.path) == (here.row.ns, here.row.n, path)]
-            before = next((row for row in rows if row.kind == ANSWERS), None)
-            if before is not None:
-                continue  # it was taken: it is one of the task's own
-            self._writes.append(
-                WriteRow(here.row.ns, here.row.n, path, ANSWERS, self._items(here.row.ns, [(asked[-1].question.id, answer)]))
-            )
+    def _loose(self, here: _Place) -> None:
+        """The answer that a caller's command left on a checkpoint, if no task has taken it yet. A task that took it has it among its own,
+        also a task of a subgraph; where that cannot be told, for two answers are equal, the question is asked again.
+        """
+        done = {task.path for task in here.results}
+        waiting = [(path, asked[-1].question.id) for path, asked in here.questions.items() if path not in done]
+        below = [one for one in self._places.values() if here.key.id in one.parents.values()]
+        taken = [answer for one in (here, *below) for answer in one.taken]
+        for answer in here.loose:
+            if len(waiting) == 1 and answer not in taken:
+                path, pause = waiting[0]
+                key = (here.row.ns, here.row.n, path, ANSWERS)
+                rows = [row for row in self._writes if (row.ns, row.origin, row.path, row.kind) == key]
+                before = rows[-1].items if rows else ()
+                items = self._items(here.row.ns, [(pause, answer)])
+                self._writes.append(WriteRow(here.row.ns, here.row.n, path, ANSWERS, (*before, *items)))
 
     def _items(self, ns: int, values: list[tuple[str, Any]]) -> tuple[WriteItem, ...]:
         writer = self._writer(ns)
