@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +10,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.records import RESULT, ROOT_NS, Commit, Loaded, RecordStore, Status
 from perdure.checkpoint.saver import Saver
 from perdure.engine.frontier import expanded
@@ -123,6 +121,7 @@ class Case:
         way: str = "invoke",
         answers: Answers = all_at_once,
         lives: bool = False,
+        moves: Callable[[Saver, str], Saver] | None = None,
     ) -> None:
         self.plan = plan
         self.saver = saver
@@ -131,6 +130,7 @@ class Case:
         self.way = way
         self.answers = answers
         self.one_call_a_life = lives
+        self.moves = moves
         self.rng = random.Random(plan.seed)
         self.ledger = Ledger()
         self.lost: Counter[str] = Counter()
@@ -163,6 +163,7 @@ class Case:
                 except Died:
                     life.bury()
                     self._remember(dies_at)
+                    self._move()
                     break
                 finally:
                     life.close()
@@ -170,8 +171,13 @@ class Case:
                 self.commits += life.commits
                 if is_over:
                     return self
+                self._move()
             first = None
         raise AssertionError("it died and was not resumed")
+
+    def _move(self) -> None:
+        if self.moves is not None:
+            self.saver = self.moves(self.saver, self.thread)
 
     def _live(self, life: Life, first: Any) -> bool:
         """One process's life; whether the graph has come to its end."""
@@ -369,11 +375,3 @@ def picture(saver: Saver, thread: str, until: int | None = None) -> dict[int, st
         for each in pages(saver, thread)
         if each.row is not None and (until is None or each.row.n <= until)
     }
-
-
-def copied(saver: Saver, thread: str, new: str) -> None:
-    """Make a thread of a memory saver twice."""
-    assert isinstance(saver, InMemorySaver)
-    threads = saver._records._threads
-    threads[new] = copy.deepcopy(threads[thread])
-    threads[new].row.thread = new

@@ -8,6 +8,7 @@ and with a branch off every checkpoint; with every durability, in every colour. 
 
 from __future__ import annotations
 
+import io
 import os
 import random
 from collections import Counter
@@ -18,10 +19,14 @@ from typing import Any
 
 import pytest
 
+from perdure.bridge import run_blocking
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.records import ROOT_NS
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
+from perdure.checkpoint.transfer.everything import copy_all
+from perdure.checkpoint.transfer.flow import has
+from perdure.checkpoint.transfer.port import movable
 from perdure.errors import UnknownInterruptError
 from perdure.testing.random_graphs import GraphPlan, random_graph
 from perdure.testing.strict import StrictMemorySaver
@@ -30,7 +35,6 @@ from tests.laws.random_runs import (
     Case,
     Straight,
     all_at_once,
-    copied,
     first_of_them,
     last_of_them,
     pages,
@@ -124,6 +128,28 @@ class Trial:
                     self.checked(self.case(saver, **options), *deaths)
             saver.close()
 
+    def move_between_any_two_calls(self) -> None:
+        """The thread is taken to another database whenever its process has ended or died, by a file or directly (P29)."""
+        deaths = sorted(self.rng.randint(1, 1 + self.straight.case.commits // 2) for _ in range(2))
+        case = self.case(
+            self.sqlite(), lives=True, moves=self._moved, way=self.rng.choice(WAYS), answers=self.rng.choice(ANSWERS)
+        )
+        self.checked(case, *(deaths if self.rng.random() < 0.5 else ()))
+        case.saver.close()
+
+    def _moved(self, saver: Saver, thread: str) -> Saver:
+        new = InMemorySaver() if isinstance(saver, SqliteSaver) else self.sqlite()
+        file = io.BytesIO()
+        if run_blocking(has(movable(saver.blocking()), thread)):
+            if self.rng.random() < 0.5:
+                assert copy_all(saver, new).is_complete
+            else:
+                saver.export_thread(thread, file)
+                file.seek(0)
+                new.import_thread(file)
+        saver.close()
+        return new
+
     def answer_in_other_orders(self) -> None:
         if not any(asked for *_, asked in self.straight.history):
             return
@@ -165,7 +191,7 @@ class Trial:
 
     def _replay(self, checkpoint: str, given: Any = None, place: str = "") -> None:
         case = self.case(self.memory, way=self.rng.choice(WAYS), durability=self.rng.choice(DURABILITIES))
-        copied(self.memory, "straight", case.thread)
+        self.memory.copy_thread("straight", case.thread)
         before = picture(self.memory, case.thread)
         inside = {"checkpoint_ns": place} if place else {}
         case.finish(begin=given, config=case.at(checkpoint_id=checkpoint, **inside))
@@ -184,6 +210,7 @@ class Trial:
     def everything(self) -> None:
         self.run_in_every_way()
         self.crash_between_any_two_commits()
+        self.move_between_any_two_calls()
         self.answer_in_other_orders()
         self._told("wrong answers", self.refuse_wrong_answers)
         self.branch_off()
