@@ -147,8 +147,17 @@ def test_messages_become_ours():
         "f",
         [],
     )
-    kept, _ = read(ext(5, "langchain_core.messages.tool", "ToolMessage", {"content": "no id of a call"}))
-    assert isinstance(kept, Unresolved), "what is no message here is not lost"
+    import langchain_core.messages  # noqa: F401 - its classes count once they are imported
+
+    kept, notes = read(ext(5, "langchain_core.messages.tool", "ToolMessage", {"content": "no id of a call"}))
+    assert isinstance(kept, Unresolved), "what is no message here, nor there, is not lost"
+    assert "tool_call_id" in " ".join(notes)
+
+
+def test_what_does_not_fit_its_class_is_kept():
+    found, notes = read(ext(5, __name__, "Order", {"count": "many"}, "model_validate_json"), Order)
+    assert isinstance(found, Unresolved)
+    assert "Order is kept under its name" in notes[0]
 
 
 def test_the_older_json_records():

@@ -34,7 +34,7 @@ import ormsgpack
 from perdure.checkpoint.serde import format_v1 as v1
 from perdure.checkpoint.serde.class_values import Codec, NamedTupleCodec
 from perdure.checkpoint.serde.unresolved import Unresolved
-from perdure.errors import CorruptRecord, PerdureError
+from perdure.errors import CorruptRecord, PerdureError, StateTypeError
 from perdure.messages.message import Message, RemoveMessage
 from perdure.types import Overwrite, Send
 
@@ -158,9 +158,6 @@ class Values:
             ] += 1
             return content
         if code in (4, 5) and type(content) is dict:
-            if isinstance(codec, Codec) and codec.code == v1.MODEL:
-                model: Any = codec.cls
-                return model.model_validate(content)
             return self._kept(v1.MODEL, module, name, content)
         if code == 2 and type(content) is dict:
             kind = v1.NAMEDTUPLE if isinstance(codec, NamedTupleCodec) else v1.FIELDS
@@ -173,9 +170,13 @@ class Values:
         stored = f"{module}:{name}"
         parts = [stored, fields] if code != v1.MODEL else [stored, 0, (1 << len(fields)) - 1, fields, None, None]
         kept = Unresolved(stored, self._serde.dumps_typed(parts)[1], code=code, reason="brought as it was", data=fields)
+        why = "for a graph whose state mentions the class"
         if self._registry is not None and self._registry.codec_named(stored) is not None:
-            return self._serde.loads_typed(self._serde.dumps_typed(kept))
-        self._notes[f"{module}.{name} is kept under its name, for a graph whose state mentions the class"] += 1
+            try:
+                return self._serde.loads_typed(self._serde.dumps_typed(kept))
+            except StateTypeError as error:
+                why = str(error)
+        self._notes[f"{module}.{name} is kept under its name, {why}"] += 1
         return kept
 
     def _array(self, dtype: Any, shape: Any, order: Any, data: Any) -> Any:
