@@ -124,6 +124,14 @@ def test_an_enum_that_is_not_known_is_its_value():
     assert "types=" in notes[0]
 
 
+def test_an_enum_value_that_is_gone_is_kept_and_a_damaged_value_says_what_is_wrong():
+    found, notes = read(ext(0, __name__, "Colour", "gone"), Colour)
+    assert found == "gone"
+    assert "'gone' is not a valid Colour" in notes[0]
+    with pytest.raises(CorruptRecord, match="month must be"):
+        read(ext(1, "datetime", "date", [2026, 13, 1]))
+
+
 def test_messages_become_ours():
     data = ext(
         5,

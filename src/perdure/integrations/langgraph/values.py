@@ -85,6 +85,7 @@ class Values:
         self._registry = getattr(serde, "registry", None)
         self._notes = notes
         self._langchain = langchain
+        self._failures: list[Exception] = []
 
     def decode(self, tag: str | None, data: bytes | None) -> Any:
         """The value of a tag and bytes.
@@ -104,17 +105,25 @@ class Values:
             raise Refusal("it holds pickles, which could run anything when they are loaded")
         if tag is not None and "+" in tag:
             raise Refusal(f"it is encrypted ({tag}): decrypt it with the package that wrote it first")
+        self._failures.clear()
         try:
             if tag == "json":
                 return json.loads(data, object_hook=self._json_object)
             if tag in (None, "msgpack"):
                 return self._unpack(data)
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-            raise CorruptRecord(f"a stored value cannot be read: {error}") from error
+            raise CorruptRecord(f"a stored value cannot be read: {[*self._failures, error][0]}") from error
         raise Refusal(f"it holds values of kind {tag!r}, which are not known here")
 
     def _unpack(self, data: bytes) -> Any:
-        return ormsgpack.unpackb(data, ext_hook=self._extension, option=ormsgpack.OPT_NON_STR_KEYS)
+        return ormsgpack.unpackb(data, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS)
+
+    def _hook(self, code: int, data: bytes) -> Any:
+        try:
+            return self._extension(code, data)
+        except Exception as error:
+            self._failures.append(error)  # what unpacks says only that its hook failed
+            raise
 
     def _extension(self, code: int, data: bytes) -> Any:
         parts = self._unpack(data)
@@ -151,11 +160,13 @@ class Values:
     def _instance(self, code: int, module: str, name: str, content: Any) -> Any:
         codec = None if self._registry is None else self._registry.codec_named(f"{module}:{name}")
         if code == 0:
+            why = "the class is not known here (types=[…] makes it known)"
             if isinstance(codec, Codec) and codec.code == v1.ENUM:
-                return codec.cls(content)
-            self._notes[
-                f"{module}.{name} is kept as its plain value: the class is not known here (types=[…] makes it known)"
-            ] += 1
+                try:
+                    return codec.cls(content)
+                except Exception as error:  # noqa: BLE001 - a class of the user's may fail in any way
+                    why = str(error)
+            self._notes[f"{module}.{name} is kept as its plain value: {why}"] += 1
             return content
         if code in (4, 5) and type(content) is dict:
             return self._kept(v1.MODEL, module, name, content)
