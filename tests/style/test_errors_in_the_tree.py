@@ -30,8 +30,8 @@ CANNOT_HAPPEN = {
     "src/perdure/engine/runners_awaited.py:store_from_thread",
 }
 """Where only a mistake in this library leads."""
-PROTOCOL = {"InvalidStateError"}
-"""What other code expects to catch: this one is the contract of asyncio's futures."""
+PROTOCOL = {"InvalidStateError", "FileNotFoundError"}
+"""What other code expects to catch: the contract of asyncio's futures, and what a path that leads nowhere raises everywhere."""
 NEVER_LEAVES = {"StaleLoad", "Unloadable", "Refused", "Misfit", "Stopped"}
 """Classes that one part of this library raises for another to catch."""
 

@@ -324,15 +324,17 @@ class MemoryRecords:
 
     async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
         """See `MovableRecords.rows`."""
+        self._open()
         with self._lock:
-            self._open()
             found = self._threads.get(thread)
-            return Stretch(None, []) if found is None else Stretch(_copy(found.row), moving.rows_after(found, after, budget))
+            return (
+                Stretch(None, []) if found is None else Stretch(self._copy(found.row), moving.rows_after(found, after, budget))
+            )
 
     async def arrive(self, arrival: Arrival) -> None:
         """See `MovableRecords.arrive`."""
+        self._open()
         with self._lock:
-            self._open()
             for token in [name for name, (held, _) in self._arrivals.items() if is_given_up(held, arrival.now_ns)]:
                 del self._arrivals[token]
             self._arrivals[arrival.token] = self._held(arrival), _Thread(ThreadRow(""))
@@ -341,13 +343,13 @@ class MemoryRecords:
         return LeaseRow(arrival.token, 0, arrival.now_ns + arrival.lease_ns, arrival.holder)
 
     def _arriving(self, arrival: Arrival) -> _Thread:
-        self._open()
         if arrival.token not in self._arrivals:
             raise given_up()
         return self._arrivals[arrival.token][1]
 
     async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
         """See `MovableRecords.stage`."""
+        self._open()
         with self._lock:
             found = self._arriving(arrival)
             for row in rows:
@@ -356,17 +358,19 @@ class MemoryRecords:
 
     async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
         """See `MovableRecords.staged`."""
+        self._open()
         with self._lock:
             return moving.rows_after(self._arriving(arrival), after, budget)
 
     async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
         """See `MovableRecords.admit`."""
+        self._open()
         with self._lock:
             found = self._arriving(arrival)
             if thread.thread in self._threads:
                 raise exists(thread.thread)
             incarnation = self._tombstones.get(self._hash(thread.thread), 0) + 1
-            found.row = replace(_copy(thread), key=thread.thread, incarnation=incarnation, lease=LeaseRow())
+            found.row = replace(self._copy(thread), key=thread.thread, incarnation=incarnation, lease=LeaseRow())
             self._threads[thread.thread] = found
             del self._arrivals[arrival.token]
 

@@ -41,7 +41,11 @@ def rows(database: Database, thread: str, after: Place | None, budget: int) -> S
     """See `MovableRecords.rows`."""
     database.execute(BEGIN_READ)
     found = database.execute(THREAD, (thread,)).fetchone()
-    stretch = Stretch(None, []) if found is None else Stretch(thread_row(found), _rows(database, found[0], after, budget))
+    stretch = (
+        Stretch(None, [])
+        if found is None
+        else Stretch(thread_row(found, database.clock.now_ns()), _rows(database, found[0], after, budget))
+    )
     database.execute(COMMIT)
     return stretch
 

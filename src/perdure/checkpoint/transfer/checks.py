@@ -13,6 +13,7 @@ from perdure.checkpoint.reading import spans_of
 from perdure.checkpoint.records import ROOT_NS, Status, ThreadRow, WriteRow
 from perdure.checkpoint.rows import checkpoint_row, write_items
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow, place
+from perdure.errors import CorruptRecord
 from perdure.ids import thread_text
 
 NUMBERS = 1 << 32
@@ -42,22 +43,22 @@ def thread_of(fields: list[Any], metadata: dict[str, Any]) -> ThreadRow:
     """The thread's row.
 
     Raises:
-        ValueError: these fields are none.
+        CorruptRecord: these fields are none.
     """
     if len(fields) != 9:
-        raise ValueError("its thread has another number of fields than this format")
+        raise CorruptRecord("its thread has another number of fields than this format")
     thread, status, graph, fingerprint, head, next_n, newest, created_ns, updated_ns = fields
     if not all(type(text) is str for text in (thread, status, graph, fingerprint)) or status not in get_args(Status):
-        raise ValueError("its thread has a name or a status that is none")
+        raise CorruptRecord("its thread has a name or a status that is none")
     numbers = (next_n, newest, created_ns, updated_ns)
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in numbers):
-        raise ValueError("its thread has a number that is none")
+        raise CorruptRecord("its thread has a number that is none")
     if not 1 <= next_n <= NUMBERS or newest >> 60:
-        raise ValueError("its thread has a number that is none")
+        raise CorruptRecord("its thread has a number that is none")
     if head is not None and not (type(head) is int and 1 <= head < next_n):
-        raise ValueError("the head of its thread is no checkpoint")
+        raise CorruptRecord("the head of its thread is no checkpoint")
     if not all(value is None or type(value) in (str, int, float, bool) for value in metadata.values()):
-        raise ValueError("its thread has metadata that is not made of scalars")
+        raise CorruptRecord("its thread has metadata that is not made of scalars")
     return ThreadRow(
         thread_text(thread),
         head=head,
@@ -102,14 +103,14 @@ class RowCheck:
         """
         shape = _SHAPES[kind]
         if len(key) != len(shape) or not all(_fits(part, wanted) for part, wanted in zip(key, shape, strict=True)):
-            raise ValueError(f"a row of kind {kind} has a key of another shape: {key!r:.200}")
+            raise CorruptRecord(f"a row of kind {kind} has a key of another shape: {key!r:.200}")
         if not all(self._is_number(key[at]) for at in _NUMBERED[kind]):
-            raise ValueError(f"a row of kind {kind} has a number that its thread has not given out: {key!r:.200}")
+            raise CorruptRecord(f"a row of kind {kind} has a number that its thread has not given out: {key!r:.200}")
         if kind in (CHECKPOINT, WRITE, CHILD) and not (key[0] == ROOT_NS or self._is_number(key[0])):
-            raise ValueError(f"a row of kind {kind} is in no namespace: {key!r:.200}")
+            raise CorruptRecord(f"a row of kind {kind} is in no namespace: {key!r:.200}")
         here = place(RawRow(kind, key))
         if here <= self._last:
-            raise ValueError(f"its rows are not in order: {here!r:.200} comes after {self._last!r:.200}")
+            raise CorruptRecord(f"its rows are not in order: {here!r:.200} comes after {self._last!r:.200}")
         self._last = here
         self._seen[kind] += 1
         if kind == CHECKPOINT and key[:2] == (ROOT_NS, self._thread.head):
@@ -123,7 +124,7 @@ class RowCheck:
         """
         if row.kind == NAMESPACE:
             if not row.body.decode():
-                raise ValueError("a namespace has no name")
+                raise CorruptRecord("a namespace has no name")
         elif row.kind == CHECKPOINT:
             self._checkpoint(row)
         elif row.kind == WRITE:
@@ -137,7 +138,7 @@ class RowCheck:
             ValueError: the checkpoint that the thread stands at is missing.
         """
         if not self._has_head:
-            raise ValueError(f"the checkpoint that its thread stands at ({self._thread.head}) is missing")
+            raise CorruptRecord(f"the checkpoint that its thread stands at ({self._thread.head}) is missing")
 
     def _is_number(self, part: int) -> bool:
         return 1 <= part < self._thread.next_n
@@ -145,14 +146,14 @@ class RowCheck:
     def _checkpoint(self, raw: RawRow) -> None:
         ns, n, packed_id = raw.key
         if isinstance(packed_id, bytes) and len(packed_id) != 16:
-            raise ValueError(f"checkpoint {n} has an id that is none")
+            raise CorruptRecord(f"checkpoint {n} has an id that is none")
         row = checkpoint_row(n, ns, packed_id, raw.body)
         above = (row.base, row.step, *(() if row.parent is None else (row.parent,)))
         if not all(type(part) is int for part in above) or not 1 <= row.base <= n or not (row.parent or 0) < n:
-            raise ValueError(f"checkpoint {n} hangs on a later one")
+            raise CorruptRecord(f"checkpoint {n} hangs on a later one")
         for task in (*row.frontier, *row.ran, *row.deferred):
             if type(task.path) is not str or type(task.origin) is not int or not 1 <= task.origin <= n:
-                raise ValueError(f"checkpoint {n} has a task that is none")
+                raise CorruptRecord(f"checkpoint {n} has a task that is none")
             if task.path.startswith("#"):
                 self._sends(n, task.path)
         self._spans(*row.changes.values())
@@ -161,7 +162,7 @@ class RowCheck:
         found = _SENDS.fullmatch(path)
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if not first <= last < first + MOST_SENDS:
-            raise ValueError(f"checkpoint {n} has Sends that are none: {path!r:.200}")
+            raise CorruptRecord(f"checkpoint {n} has Sends that are none: {path!r:.200}")
 
     def _spans(self, *rows: Any) -> None:
         # Whoever reads it goes through these ranges number by number.
@@ -169,11 +170,11 @@ class RowCheck:
         try:
             spans = spans_of((row for row in rows if not isinstance(row, WriteRow)), writes)
         except TypeError as error:
-            raise ValueError(f"a row refers to values by what is no number: {error}") from error
+            raise CorruptRecord(f"a row refers to values by what is no number: {error}") from error
         if any(not self._is_number(first) or not self._is_number(last) for first, last in spans):
-            raise ValueError("a row refers to values that its thread has not given out")
+            raise CorruptRecord("a row refers to values that its thread has not given out")
         if sum(last - first + 1 for first, last in spans) > self._seen[VALUE]:
-            raise ValueError("a row refers to more values than there are")
+            raise CorruptRecord("a row refers to more values than there are")
 
 
 def _fits(part: Any, wanted: type[Any] | tuple[type[Any], ...]) -> bool:

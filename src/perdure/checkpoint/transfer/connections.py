@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar, TypeVarTuple
 
 from perdure.checkpoint.transfer.file_format import FileReader, FileWriter
-from perdure.errors import CorruptRecord
+from perdure.errors import CorruptRecord, WrongType
 from perdure.failpoints import failpoint
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class OutFile:
         target: a path, or a file that is open for writing bytes.
 
     Raises:
-        TypeError: it is neither.
+        WrongType: it is neither.
     """
 
     def __init__(self, target: Any) -> None:
@@ -98,7 +98,7 @@ class InFile:
         source: a path, or a file that is open for reading bytes. Of the latter nothing behind the thread is read.
 
     Raises:
-        TypeError: it is neither.
+        WrongType: it is neither.
     """
 
     def __init__(self, source: Any) -> None:
@@ -133,7 +133,7 @@ def _path(target: Any, method: str) -> Path | None:
     if isinstance(target, (str, os.PathLike)):
         return Path(target)
     if isinstance(target, io.TextIOBase) or not hasattr(target, method):
-        raise TypeError(
+        raise WrongType(
             f"a thread is exported to and imported from a path or a file that is open for bytes, not {type(target).__name__}: "
             "for example open('thread.perdure', 'rb')"
         )

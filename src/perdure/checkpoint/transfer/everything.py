@@ -10,7 +10,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.transfer.flow import Source, contents_of, copied, has
 from perdure.checkpoint.transfer.port import MovableRecords, movable
 from perdure.clock import Clock
-from perdure.errors import PerdureError, ThreadExists
+from perdure.errors import PerdureError, ThreadExists, WrongType
 
 PAGE = 64
 """Threads that are asked for at a time."""
@@ -53,7 +53,7 @@ def copy_all(from_saver: Saver, to_saver: Saver) -> CopyReport:
         What was copied and what was not.
 
     Raises:
-        TypeError: one of them is no saver of this library.
+        WrongType: one of them is no saver of this library.
     """
     _check(from_saver, to_saver)
     return run_blocking(_all(movable(from_saver.blocking()), movable(to_saver.blocking()), from_saver.clock))
@@ -68,7 +68,7 @@ async def acopy_all(from_saver: Saver, to_saver: Saver) -> CopyReport:
 def _check(*savers: Any) -> None:
     for saver in savers:
         if not isinstance(saver, Saver):
-            raise TypeError(
+            raise WrongType(
                 f"copy_all copies between savers of this library, not {type(saver).__name__}: of a saver of your own, list() gives the "
                 "checkpoints and put() takes them"
             )

@@ -25,7 +25,7 @@ from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.rows import metadata_again, metadata_body
 from perdure.checkpoint.transfer.checks import RowCheck, thread_of
 from perdure.checkpoint.transfer.raw import IDENTIFIED_BY, RawRow, Tally, head_of
-from perdure.errors import CorruptRecord, UnknownFormat
+from perdure.errors import CorruptRecord, UnknownFormat, WrongType
 
 MAGIC = b"\x89PRD\r\n\x1a\n"
 """Not text, and damaged by what damages line ends or cuts at eight bits."""
@@ -204,7 +204,7 @@ class FileReader:
         while left:
             piece = self._file.read(min(left, _CHUNK))
             if not isinstance(piece, bytes):
-                raise TypeError("a thread is imported from a file that is opened for reading bytes: open(path, 'rb')")
+                raise WrongType("a thread is imported from a file that is opened for reading bytes: open(path, 'rb')")
             if not piece:
                 raise self._damaged("it ends too early: it was cut off")
             pieces.append(piece)

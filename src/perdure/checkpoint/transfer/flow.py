@@ -44,7 +44,7 @@ class Source:
         if row is None:
             raise UnknownThread(f"there is no thread {self._thread!r} to copy", thread=self._thread)
         held = row.lease
-        if not lease.is_free(held, self._clock.now_ns(), dead=identity.is_dead(held)):
+        if not lease.is_free(held) and not identity.is_dead(held):
             busy = lease.busy(self._thread, held)
             raise ThreadBusy(
                 f"thread {self._thread!r} is running, so there is no point at which it could be copied: wait until the run has ended, "

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, cast
 
 from perdure.checkpoint.records import Holder, RecordStore, ThreadRow
 from perdure.checkpoint.transfer.raw import Place, RawRow
+from perdure.errors import WrongType
 
 BUDGET = 1 << 20
 """Bytes of rows that are read or written at a time, but for a single row that is larger."""
@@ -99,10 +100,10 @@ def movable(records: RecordStore) -> MovableRecords:
     """The record store as one that moves threads.
 
     Raises:
-        TypeError: it does not.
+        WrongType: it does not.
     """
     if not hasattr(records, "admit"):
-        raise TypeError(
+        raise WrongType(
             f"{type(records).__name__} cannot move threads: copying, exporting and importing need a saver of this library "
             "(InMemorySaver, SqliteSaver), or one over a record store with rows() and admit()"
         )

@@ -20,7 +20,7 @@ from perdure.checkpoint.transfer.flow import bring, has
 from perdure.checkpoint.transfer.port import BUDGET, MovableRecords, movable
 from perdure.checkpoint.transfer.raw import RawRow
 from perdure.clock import Clock
-from perdure.errors import PerdureError
+from perdure.errors import InvalidArgument, PerdureError, WrongType
 from perdure.ids import thread_text
 from perdure.integrations.langgraph.report import ImportReport, ThreadReport
 from perdure.integrations.langgraph.tables import Tables, open_tables
@@ -58,7 +58,7 @@ def import_threads(
         What was brought, thread by thread, and what is other than it was.
 
     Raises:
-        TypeError: the source or the saver is none.
+        WrongType: the source or the saver is none.
         FileNotFoundError: there is no such file.
         CorruptRecord: the database has no such tables.
         MissingExtra: it is a Postgres URL, and psycopg is not installed.
@@ -83,9 +83,9 @@ async def _import(
     source: Any, saver: Saver, threads: Iterable[str] | None, types: Iterable[Any], messages: str, graph: str, work: Work
 ) -> ImportReport:
     if not isinstance(saver, Saver):
-        raise TypeError(f"import_threads brings threads into a saver of this library, not into {type(saver).__name__}")
+        raise WrongType(f"import_threads brings threads into a saver of this library, not into {type(saver).__name__}")
     if messages not in ("plain", "langchain"):
-        raise ValueError(f"messages is 'plain' or 'langchain', not {messages!r}")
+        raise InvalidArgument(f"messages is 'plain' or 'langchain', not {messages!r}")
     saver.learn(types)
     records = movable(saver.blocking() if isinstance(work, BlockingWork) else saver.suspending())
     tables = await work.do(open_tables, source)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from perdure.errors import CorruptRecord, MissingExtra
+from perdure.errors import CorruptRecord, MissingExtra, WrongType
 
 Decode = Callable[[str | None, bytes | None], Any]
 """Makes a value of a tag and bytes."""
@@ -213,7 +213,7 @@ def open_tables(source: Any) -> Tables:
     """The tables behind a path, a URL, a connection, or a saver of LangGraph that has one.
 
     Raises:
-        TypeError: it is none of these.
+        WrongType: it is none of these.
         FileNotFoundError: there is no such file.
         MissingExtra: it is a Postgres URL, and psycopg is not installed.
         CorruptRecord: the database has no such tables.
@@ -231,7 +231,7 @@ def open_tables(source: Any) -> Tables:
         return PostgresTables(connection, owned=False)
     if type(connection).__module__ == "sqlite3" or type(connection).__name__ == "Connection":
         return SqliteTables(connection, owned=False)
-    raise TypeError(
+    raise WrongType(
         f"import_threads reads the path of a SQLite file, a postgresql:// URL, or an open sqlite3 or psycopg connection, not "
         f"{type(source).__name__}"
     )
