@@ -222,7 +222,7 @@ async def store(call: CallTask) -> None:
             try:
                 await session.store(commit)
             except Exception as error:
-                session.lost = session.lost or error
+                session.lose(error)
                 raise
             journal.values.remember_step(step)
             failpoint("engine.step.stored")

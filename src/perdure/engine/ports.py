@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.records import Commit, Landing
     from perdure.engine.runners_pace import Pace
     from perdure.engine.task import Task
     from perdure.engine.workers import Workers
@@ -37,11 +38,31 @@ class World(Protocol):
         ...
 
 
+Store = Callable[["Commit"], Coroutine[Any, Any, None]]
+"""Makes a commit durable, in the way of whoever has it."""
+
+
+class LoopIsBlocked(RuntimeError):
+    """Sync code has stopped the event loop that a write needs which comes before its own."""
+
+
 class InFlight(Protocol):
     """A write that was started and may not have ended."""
 
-    async def wait(self) -> None:
-        """Wait until it is done; raise what it raised."""
+    @property
+    def ended(self) -> Landing:
+        """Its outcome, for threads and loops alike."""
+        ...
+
+    def block(self, store: Store | None) -> None:
+        """Block the thread until it is done; raise what it raised.
+
+        Args:
+            store: does it here and now, where nothing else can: it was to be done by the very loop that this thread stops.
+
+        Raises:
+            LoopIsBlocked: that loop has begun it, and only the loop can end it.
+        """
         ...
 
 
@@ -105,8 +126,15 @@ class Runner(Protocol):
         """Wait, in the way of this runner, while too many events of another run wait."""
         ...
 
-    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
-        """Start a write in the background."""
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]], commit: Commit | None = None) -> InFlight:
+        """Start a write in the background: of `commit`, if it is nothing but that."""
+        ...
+
+    async def landing(self, write: InFlight, store: Store | None = None) -> None:
+        """Wait, in the way of this runner, until a write is done that it or another runner started; raise what it raised.
+
+        The write goes on even if the waiting is cancelled. `store` is as for `InFlight.block`.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -22,7 +22,8 @@ from perdure.engine.workers import Waiting, Wave, Workers
 from perdure.errors import StepTimeoutError
 
 if TYPE_CHECKING:
-    from perdure.engine.ports import InFlight
+    from perdure.checkpoint.records import Commit
+    from perdure.engine.ports import InFlight, Store
     from perdure.engine.task import Task
     from perdure.types import TimeoutPolicy
 
@@ -94,25 +95,25 @@ class BlockingWorld:
 class Done:
     """A write on another thread."""
 
-    __slots__ = ("_error", "_event")
+    __slots__ = ("ended",)
 
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self._error: BaseException | None = None
+        from concurrent.futures import Future
+
+        self.ended: Future[None] = Future()
 
     def do(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do the write, and remember how it went."""
         try:
             run_blocking(write())
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            self._error = error
-        self._event.set()
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(None)
 
-    async def wait(self) -> None:
-        """Wait for the write; raise what it raised."""
-        self._event.wait()
-        if self._error is not None:
-            raise self._error
+    def block(self, store: Store | None = None) -> None:
+        """Block until it is done."""
+        self.ended.result()
 
 
 class BlockingRunner:
@@ -234,11 +235,15 @@ class BlockingRunner:
         """Block until there is room."""
         pace.hold()
 
-    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]], commit: Commit | None = None) -> InFlight:
         """Start a write on a worker thread."""
         done = Done()
         self._shared.workers.submit(lambda: done.do(write))
         return done
+
+    async def landing(self, write: InFlight, store: Store | None = None) -> None:
+        """Block until a write is done."""
+        write.block(store)
 
     async def sleep(self, seconds: float) -> None:
         """Block for a while."""

@@ -24,11 +24,13 @@ from perdure.engine.runners_blocking import CANCEL_GRACE
 from perdure.engine.runners_elsewhere import Elsewhere, outcome
 from perdure.engine.runners_held import caught_up, paced, wake
 from perdure.engine.runners_pace import Pace
+from perdure.engine.runners_started import Started
 from perdure.engine.workers import Lock, Stopped, Waiting, Wave, Workers
 from perdure.errors import NodeCancelledError, NodeTimeoutError, StepTimeoutError
 
 if TYPE_CHECKING:
-    from perdure.engine.ports import InFlight
+    from perdure.checkpoint.records import Commit
+    from perdure.engine.ports import InFlight, Store
     from perdure.engine.task import Task
     from perdure.types import TimeoutPolicy
 
@@ -170,19 +172,6 @@ class ThreadWorld:
         self._stopping.wait(seconds)
 
     jitter = staticmethod(random.random)
-
-
-class Started:
-    """A write as a task of the loop."""
-
-    __slots__ = ("_task",)
-
-    def __init__(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._task = asyncio.get_running_loop().create_task(write())
-
-    async def wait(self) -> None:
-        """Wait for the write, which goes on even if the waiting is cancelled; raise what it raised."""
-        await asyncio.shield(self._task)
 
 
 class SuspendingRunner:
@@ -386,9 +375,15 @@ class SuspendingRunner:
     def _wake(self, callback: Callable[[], Any]) -> None:
         wake(self._loop, callback)
 
-    def start(self, write: Callable[[], Coroutine[Any, Any, None]]) -> InFlight:
+    def start(self, write: Callable[[], Coroutine[Any, Any, None]], commit: Commit | None = None) -> InFlight:
         """Start a write as a task of the loop."""
-        return Started(write)
+        return Started(write, commit)
+
+    async def landing(self, write: InFlight, store: Store | None = None) -> None:
+        """Suspend until a write is done, which goes on even if the waiting is cancelled."""
+        here = isinstance(write, Started) and write.loop is self._loop
+        await asyncio.shield(cast("Started", write).task if here else asyncio.wrap_future(cast("Any", write.ended)))
+        write.ended.result()
 
     async def sleep(self, seconds: float) -> None:
         """Suspend for a while."""

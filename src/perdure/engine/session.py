@@ -23,6 +23,7 @@ from perdure.checkpoint.records import (
     ThreadUpdate,
 )
 from perdure.checkpoint.saving import save
+from perdure.engine.ports import LoopIsBlocked
 from perdure.errors import PerdureError, SaveFailed
 
 if TYPE_CHECKING:
@@ -87,6 +88,21 @@ class Access:
         return loaded
 
 
+class Writes:
+    """The writes of a run that were started, for all who write to its thread, whatever their colour.
+
+    Attributes:
+        in_flight: those that may not have ended, in order.
+        lost: what the first that failed has raised; nothing is stored after it.
+    """
+
+    __slots__ = ("in_flight", "lost")
+
+    def __init__(self) -> None:
+        self.in_flight: list[InFlight] = []
+        self.lost: Exception | None = None
+
+
 class Session:
     """A run's hold on one thread, shared by the journals of its graph and subgraphs."""
 
@@ -98,17 +114,16 @@ class Session:
         "graph",
         "held",
         "holder",
-        "in_flight",
         "incarnation",
         "lease_ns",
         "loaded",
-        "lost",
         "numbers",
         "over",
         "runner",
         "taking",
         "thread",
         "token",
+        "writes",
     )
 
     def __init__(self, access: Access, loaded: Loaded, runner: Runner, graph: tuple[str, str]) -> None:
@@ -128,8 +143,7 @@ class Session:
         self.durability: Durability = access.durability
         self.held = False
         self.taking = False
-        self.in_flight: list[InFlight] = []
-        self.lost: Exception | None = None
+        self.writes = Writes()
         self.graph = graph
 
     def seen_from(self, runner: Runner) -> Session:
@@ -139,8 +153,21 @@ class Session:
         other = copy(self)
         other.runner = runner
         other.access = replace(self.access, records=self.access.twin, twin=self.access.records)
-        other.in_flight = []
         return other
+
+    @property
+    def in_flight(self) -> list[InFlight]:
+        """The writes that may not have ended: of this run, and of the runs around and inside it."""
+        return self.writes.in_flight
+
+    @property
+    def lost(self) -> Exception | None:
+        """What a write has raised: nothing may be stored any more."""
+        return self.writes.lost
+
+    def lose(self, error: Exception) -> None:
+        """Store nothing any more, for this write failed."""
+        self.writes.lost = self.writes.lost or error
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -221,7 +248,7 @@ class Session:
 
     def begin_write(self, commit: Commit) -> None:
         """Start making a commit durable, after the one before it."""
-        self.in_flight.append(self.runner.start(lambda: self.store(commit)))
+        self.in_flight.append(self.runner.start(lambda: self.store(commit), commit))
 
     async def settle_before(self, commit: Commit) -> None:
         """`settle`, before a commit that comes next. What it holds is nowhere else, so if the waiting is cancelled, it follows by itself."""
@@ -229,7 +256,7 @@ class Session:
 
         async def follow() -> None:
             for write in before:
-                await write.wait()
+                await self._landing(write)
             await self.store(commit)
 
         try:
@@ -246,15 +273,19 @@ class Session:
         There are several only where subgraphs run side by side; each of them waits for all. A cancelled waiting leaves a write in
         flight: it goes on, and is waited for again.
         """
-        while self.in_flight:
-            first = self.in_flight[0]
+        while first := self.in_flight[:1]:
             try:
-                await first.wait()
-            except Exception as error:
-                self.lost = self.lost or error
-                self._landed(first)
+                await self._landing(first[0])
+            except LoopIsBlocked:
                 raise
-            self._landed(first)
+            except Exception as error:
+                self.lose(error)
+                self._landed(first[0])
+                raise
+            self._landed(first[0])
+
+    async def _landing(self, write: InFlight) -> None:
+        await self.runner.landing(write, self.store)
 
     async def _settle_at_last(self) -> None:
         """`settle`, even for a task that is cancelled over and over: what is in flight needs the lease that is given back next."""

@@ -64,7 +64,7 @@ async def _landed(run: Run, writes: list[InFlight]) -> None:
     """Wake whoever iterates over the running tasks once these writes have ended, well or not."""
     for write in writes:
         try:
-            await write.wait()
+            await run.runner.landing(write)
         except Exception:  # noqa: BLE001 - the run hears of it where it settles
             break
     run.runner.post(None)

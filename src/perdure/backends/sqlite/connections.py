@@ -45,6 +45,10 @@ _SQLITE_BUSY = 5
 _SQLITE_READONLY = 8
 
 
+Begun = Callable[["Future[Any]"], None]
+"""Is told of the outcome to come of a script that runs on the connection's own thread."""
+
+
 class SqlitePort(Protocol):
     """What `SqliteRecords` awaits."""
 
@@ -57,8 +61,8 @@ class SqlitePort(Protocol):
         """Run a script to its end, alone; what it left uncommitted when it raises is rolled back."""
         ...
 
-    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
-        """As `run`, and even if the call is cancelled before its turn comes."""
+    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts, begun: Begun | None = None) -> T:
+        """As `run`, and even if the call is cancelled before its turn comes. `begun` is told of the thread that does it."""
         ...
 
     async def close(self) -> None:
@@ -296,7 +300,9 @@ class BlockingSqlite:
         """Run a script to its end, alone."""
         return self._shared.run(script, *args)
 
-    finish = run
+    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts, begun: Begun | None = None) -> T:
+        """As `run`; no other thread does it."""
+        return self._shared.run(script, *args)
 
     async def close(self) -> None:
         """Close the connection, for both colours."""
@@ -328,11 +334,13 @@ class SuspendingSqlite:
                 await _ended(future)
             raise
 
-    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts) -> T:
+    async def finish(self, script: Callable[[Database, *Ts], T], *args: *Ts, begun: Begun | None = None) -> T:
         """As `run`, and even if the call is cancelled before its turn comes, or is cancelled over and over."""
         import asyncio
 
         future = self._shared.submit(self._shared.run, script, *args)
+        if begun is not None:
+            begun(future)
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
         except asyncio.CancelledError:

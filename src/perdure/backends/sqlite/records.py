@@ -69,7 +69,7 @@ class SqliteRecords:
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
-        await self._port.finish(committing.commit, commit, committing.encode(commit))
+        await self._port.finish(committing.commit, commit, committing.encode(commit), begun=commit.is_begun)
 
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
