@@ -279,6 +279,58 @@ def test_P5_cancelled_while_a_save_runs_beside_the_next_step(saver: Saver):
     asyncio.run(story())
 
 
+def test_P5_cancelled_twice_while_a_subgraph_waits_for_the_save_of_another_its_step_is_stored_all_the_same(saver: Saver):
+    # Durability "async": the step of s2 has ended and waits for that of s1 to be saved. Nothing but that waiting knows of it.
+    ledger = Ledger(Way("async"))
+
+    async def story() -> None:
+        began, reached, ended, gate = (asyncio.Event() for _ in range(4))
+        Watch(saver)
+        records = saver.suspending()
+        commit = type(records).commit
+
+        async def gated(what: Commit) -> None:
+            if any(row.path == "x1" for row in what.writes):
+                reached.set()
+                await gate.wait()
+            await commit(records, what)
+
+        async def x1(state: Any) -> Any:
+            await began.wait()
+            ledger.ran.append("x1")
+            return {"log": ["x1"]}
+
+        async def x2(state: Any) -> Any:
+            began.set()
+            await reached.wait()
+            ledger.ran.append("x2")
+            ended.set()
+            return {"log": ["x2"]}
+
+        def subgraph(first: Any, name: str) -> Any:
+            return chain((f"x{name}", first), (f"y{name}", ledger.node(f"y{name}"))).compile()
+
+        inner = (("s1", subgraph(x1, "1")), ("s2", subgraph(x2, "2")))
+        graph = abreast(*inner).compile(checkpointer=saver)
+        records.commit = gated  # type: ignore[method-assign, assignment]
+        run = asyncio.ensure_future(graph.ainvoke({"log": []}, on(), durability="async"))
+        await ended.wait()
+        for _ in range(2):
+            await asyncio.sleep(0.005)
+            run.cancel()
+        await asyncio.sleep(0.005)
+        gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        ran, ledger.ran[:] = ledger.ran[:], []
+        assert kinds_of(saver, RESULT) == sorted(set(ran)), "all that has run is stored"
+        await graph.ainvoke(None, on())
+        assert sorted(ran + ledger.ran) == ["x1", "x2", "y1", "y2"]
+        assert orphans(saver) == []
+
+    asyncio.run(story())
+
+
 def test_P5_cancelled_while_it_waits_for_a_busy_thread(saver: Saver):
     async def story() -> None:
         slow = Slow("slow")

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.checkpoint.records import ERROR, RESULT, Commit
 from perdure.checkpoint.saver import Saver
-from tests.promises.ways import CANCELLED, Ledger, Way, abreast, chain, kinds_of, on, open_saver, status_of
+from tests.promises.ways import CANCELLED, SAVERS, Ledger, Way, abreast, chain, kinds_of, on, open_saver, status_of
 
 ROOT = Path(__file__).parents[2]
 Durability = Literal["sync", "async", "exit"]
@@ -128,6 +128,60 @@ def test_P5_ctrl_c_in_an_async_node_of_a_sync_run(tmp_path: Path):
         graph = chain(("a", again), ("b", again)).compile(checkpointer=saver)
         assert graph.get_state(on()).tasks[0].error == CANCELLED
         assert graph.invoke(None, on()) == {"log": ["a", "b"]}
+
+
+TWICE = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from perdure.checkpoint.records import RESULT
+from perdure.graph import START, StateGraph
+from perdure.testing.wrapping import WrappingRecords, with_records
+from tests.promises.ways import Log, kinds_of, on, open_saver, status_of
+
+gate, saving = threading.Event(), threading.Event()
+ended = threading.Barrier(2)
+
+class Gated(WrappingRecords):
+    async def commit(self, commit):
+        if any(row.path == "a" for row in commit.writes):
+            saving.set()
+            gate.wait()
+        await super().commit(commit)
+
+def node(name, side):
+    def body(state):
+        if side:
+            saving.wait()
+            if ended.wait() == 0:
+                threading.Thread(target=press).start()
+        return {"log": [name]}
+    return body
+
+def press():
+    for _ in range(2):
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    gate.set()
+
+inner = open_saver(sys.argv[2], Path(sys.argv[1]))
+saver = with_records(inner, Gated)
+builder = StateGraph(Log)
+for name in ("a", "b", "c"):
+    builder.add_node(name, node(name, name != "a"))
+builder.add_edge(START, "a").add_edge("a", "b").add_edge("a", "c")
+try:
+    builder.compile(checkpointer=saver).invoke({"log": []}, on(), durability="async")
+except KeyboardInterrupt:
+    print("interrupted", kinds_of(inner, RESULT), status_of(inner)[1])
+"""
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+def test_P5_ctrl_c_twice_while_the_step_before_is_being_saved_loses_nothing(tmp_path: Path, kind: str):
+    # Durability "async": b and c have ended, and their results wait until a's step is saved.
+    done = script(TWICE, tmp_path, kind)
+    assert (done.returncode, done.stdout) == (0, "interrupted ['a', 'b', 'c'] True\n")
 
 
 def test_P5_ctrl_c_during_a_save_frees_the_thread(saver: Saver):
