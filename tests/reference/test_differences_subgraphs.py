@@ -83,12 +83,6 @@ def test_P19_those_that_wait_beside_the_one_that_is_answered_anew_are_not_run(wa
     assert [pause.value for pause in way.state(graph, on()).interrupts] == ["b?"]
 
 
-def test_P20_the_metadata_of_a_subgraphs_snapshot_names_no_parents(way: Way, saver: Saver) -> None:
-    graph = in_a_row(Log, ("sub", reviewed(Ran(way)))).compile(checkpointer=saver)
-    way.invoke(graph, {"log": []}, on())
-    assert innermost(way, graph).metadata["parents"] == {}
-
-
 def test_P22_an_edit_in_the_name_of_a_node_that_has_run_keeps_what_has_begun(way: Way, saver: Saver) -> None:
     ran = Ran(way)
     builder = in_a_row(Log, ("start", ran("start")))

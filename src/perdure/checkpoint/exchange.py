@@ -23,7 +23,7 @@ from perdure.checkpoint.incremental.compression import squeezed
 from perdure.checkpoint.incremental.values import value_of, write_of
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.pauses import asked_again
-from perdure.checkpoint.reading import folded
+from perdure.checkpoint.reading import folded, metadata_of
 from perdure.checkpoint.records import (
     ANSWERS,
     INLINE_LIMIT,
@@ -163,7 +163,7 @@ class Exchange:
         if "metadata" in extra:
             metadata: CheckpointMetadata = extra["metadata"]
         else:
-            metadata = {**row.metadata, "source": row.source, "step": row.step, "parents": {}}  # type: ignore[typeddict-item]
+            metadata = metadata_of(row)  # type: ignore[assignment]
         parent = extra.get("parent") or (None if row.parent is None else loaded.ids.get(row.parent))
         return CheckpointTuple(
             _config(thread, namespace, row.id),

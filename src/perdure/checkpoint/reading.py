@@ -13,6 +13,21 @@ from perdure.checkpoint.records import CheckpointRow, Entry, Have, Record, Write
 from perdure.errors import CorruptRecord
 
 
+def metadata_of(row: CheckpointRow) -> dict[str, Any]:
+    """The metadata of a checkpoint as readers see it, without what made it.
+
+    `parents` is of a subgraph's checkpoint: those of the graphs around that its run started from, by namespace. A caller's own
+    `parents`, which is no dict, gives way to it.
+    """
+    parents = row.metadata.get("parents")
+    return {
+        **row.metadata,
+        "source": row.source,
+        "step": row.step,
+        "parents": dict(parents) if isinstance(parents, dict) else {},
+    }
+
+
 def ancestors(rows: Iterable[CheckpointRow] | Mapping[int, CheckpointRow], target: CheckpointRow) -> list[CheckpointRow]:
     """The chain of a checkpoint: from its base to itself, oldest first, following parents.
 

@@ -344,6 +344,8 @@ def open_books(
     restored = Restored(run.program, loaded, session.serde)
     run.live = restored.live
     run.given = restored.given
+    if "parents" in restored.row.metadata:
+        run.metadata = {"parents": restored.row.metadata["parents"]}
     run.live.ran = tuple(dict.fromkeys(task.triggers[0] for task in restored.row.ran if task.triggers))
     run.journal = Journal(
         session,

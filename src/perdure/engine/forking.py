@@ -109,6 +109,7 @@ class _New(NamedTuple):
     number: int
     public: str
     namespace: str
+    parents: Mapping[str, str]
 
 
 class Mode(Enum):
@@ -268,6 +269,7 @@ class Carrying:
         renamed = NS_SEP.join(self._renamed(part) for part in name.split(NS_SEP))
         ns = row.ns if renamed == name else session.numbers.take()
         number, public = session.numbers.checkpoint(row.step + 1)
+        parents = {**new.parents, new.namespace: new.public}
         forked = CheckpointRow(
             number,
             ns,
@@ -282,7 +284,7 @@ class Carrying:
             row.ran,
             row.joins,
             tuple(Pending(task.path, number, task.triggers) for task in row.deferred),
-            row.metadata,
+            {**row.metadata, "parents": parents},
             None,
             row.memories,
         )
@@ -293,7 +295,7 @@ class Carrying:
             ids = {row.n: row.id} if ns == row.ns else {}
             again = Loaded(loaded.thread, forked, [forked], [], [], loaded.values, ids, {ns: renamed})
             self.innermost = Forked(again, place, renamed)
-        await self.tasks(kept, _New(ns, number, public, renamed), inside, mode)
+        await self.tasks(kept, _New(ns, number, public, renamed, parents), inside, mode)
 
     def _renamed(self, part: str) -> str:
         """A part of a namespace's name, with the new id of its task; one without a task is of a memory, and keeps its name."""

@@ -202,6 +202,8 @@ async def open_in(
     if child_of is None and (branch := branch_of(run.config)) is not None:
         run.journal.branch = branch.name
     run.metadata = stored_metadata(run.config, session.access.persist)
+    if run.parent is not None:
+        run.metadata["parents"] = run.parents
     if given is not None and not isinstance(given, Command):
         return await take_input(run, given)
     if restored is None:

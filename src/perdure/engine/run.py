@@ -191,6 +191,18 @@ class Run:
             self.run_id = os.urandom(8).hex()
         return f"{self.run_id}/{n}"
 
+    @property
+    def parents(self) -> dict[str, str]:
+        """The checkpoints of the graphs around, by namespace, that this run started from."""
+        found: dict[str, str] = {}
+        task = self.parent
+        while task is not None:
+            above = task.run
+            if above.journal is not None and above.journal.row is not None:
+                found[above.namespace] = above.journal.row.id
+            task = above.parent
+        return found
+
     def now_ns(self) -> int:
         """Wall time, by the saver's clock if there is one."""
         clock = self.clock if self.journal is None else self.journal.session.access.clock

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
+from perdure.checkpoint.reading import metadata_of
 from perdure.checkpoint.records import Loaded
 from perdure.clock import iso_of
 from perdure.constants import CONF, PULL, PUSH, START
@@ -102,7 +103,7 @@ class Snapshooter:
         row = self.row
         if row.extra and "metadata" in row.extra:
             return row.extra["metadata"]  # type: ignore[no-any-return]
-        metadata: dict[str, Any] = {**row.metadata, "source": row.source, "step": row.step, "parents": {}}
+        metadata = metadata_of(row)
         metadata["writes"] = self._writes()
         return metadata  # type: ignore[return-value]
 

@@ -161,7 +161,7 @@ def checkpointed(
         config_of(run, row.id),
         None if parent is None else config_of(run, parent),
         current,
-        {**row.metadata, "source": row.source, "step": row.step, "parents": parents_of(run)},
+        {**row.metadata, "source": row.source, "step": row.step, "parents": run.parents},
         names or names_of(run.live),
         shown,
     )
@@ -205,15 +205,3 @@ def thread_of_run(run: Run) -> str:
 def config_of(run: Run, checkpoint: str) -> dict[str, Any]:
     """The config that addresses a checkpoint of this run."""
     return {CONF: {"thread_id": thread_of_run(run), "checkpoint_ns": run.namespace, "checkpoint_id": checkpoint}}
-
-
-def parents_of(run: Run) -> dict[str, str]:
-    """The checkpoints of the graphs around, by namespace, that this run started from."""
-    found: dict[str, str] = {}
-    task = run.parent
-    while task is not None:
-        above = task.run
-        if above.journal is not None and above.journal.row is not None:
-            found[above.namespace] = above.journal.row.id
-        task = above.parent
-    return found

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.checkpoint.foreign.identity import unwrapped, wrapped
-from perdure.checkpoint.reading import ids_of
+from perdure.checkpoint.reading import ids_of, metadata_of
 from perdure.checkpoint.records import (
     ANSWERS,
     PAUSES,
@@ -97,7 +97,7 @@ def checkpoint_of(
         "updated_channels": sorted(new),
         "control": control,
     }
-    metadata: CheckpointMetadata = {**row.metadata, "source": row.source, "step": row.step, "parents": {}}  # type: ignore[typeddict-item]
+    metadata: CheckpointMetadata = metadata_of(row)  # type: ignore[assignment]
     return checkpoint, metadata, new
 
 
@@ -135,7 +135,7 @@ def row_of(found: CheckpointTuple) -> tuple[CheckpointRow, dict[int, str], int, 
             _pending(control["ran"]),
             {name: tuple(seen) for name, seen in control["joins"].items()},
             _pending(control["deferred"]),
-            {key: value for key, value in metadata.items() if key not in OWN_METADATA},
+            {key: value for key, value in metadata.items() if key not in OWN_METADATA or (key == "parents" and value)},
             None,
             {name: number for name, number, _ in control["memories"]},
         )
