@@ -53,6 +53,8 @@ class GraphInterrupt(GraphBubbleUp):
     code: ClassVar[str] = "GRAPH_INTERRUPT"
     asked_at: tuple[int, int] | None = None
     """Where a subgraph asked: numbers of its namespace and checkpoint."""
+    drained = False
+    """A subgraph stopped because the run was asked to."""
 
     def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
         super().__init__(tuple(interrupts))

@@ -261,8 +261,9 @@ async def complete(task: Task, value: Any, world: World) -> None:
 def bubble(task: Task, signal: GraphBubbleUp) -> None:
     """Turn a signal that left the node into the task's outcome."""
     if isinstance(signal, GraphInterrupt):
-        if not signal.interrupts:
+        if not signal.interrupts or signal.drained:
             task.halted = True
+            task.drained = task.drained or signal.drained
         for question in signal.interrupts:
             task.questions.adopt(question, signal.asked_at)
         return

@@ -91,8 +91,9 @@ def finish(run: Run) -> Any:
         if task is not None and journal is not None and not journal.is_empty:
             task.ended = (*task.ended, journal)
         return run.values()
-    pause = GraphInterrupt(run.waiting if run.outcome == "paused" else ())
+    pause = GraphInterrupt(run.waiting if run.outcome != "break" else ())
     pause.asked_at = at
+    pause.drained = run.outcome == "drained"
     if task is not None:
         with task.run.lock:
             bubble(task, pause)  # here, for the node may swallow it

@@ -136,7 +136,12 @@ async def flush_move(run: Run, move: Move) -> None:
     journal = run.journal
     if journal is None:
         return
-    await journal.flush(None if move == "go" else "idle" if move == "done" else "error" if move == "limit" else "interrupted")
+    if move == "go":
+        await journal.flush()
+    elif move == "done" or (move == "drain" and run.parent is None):
+        await journal.flush("idle")
+    else:
+        await journal.flush("error" if move == "limit" else "interrupted")
 
 
 def books(run: Run) -> tuple[Journal, Live]:

@@ -123,8 +123,10 @@ async def _leave(run: Run, move: Move) -> None:
             f"`recursion_limit` config key{kept}",
             checkpoint=None if run.journal is None or run.journal.row is None else run.journal.row.id,
         )
-    if move == "drain" and run.control is not None:
-        raise GraphDrained(run.control.drain_reason or "shutdown")
+    if move == "drain" or run.outcome == "drained":
+        run.outcome = "drained"
+        if run.parent is None:  # else the signal of a pause tells the runs around, which no code of theirs takes for a failure
+            raise GraphDrained((run.control and run.control.drain_reason) or "shutdown")
 
 
 def _first_tasks(run: Run, opened: Opened) -> list[Task]:

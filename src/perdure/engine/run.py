@@ -175,7 +175,7 @@ class Run:
         self.changed: list[str] = []
         self.move: Move = "go"
         self.failure: BaseException | None = None
-        self.outcome: Literal["done", "paused", "break"] = "done"
+        self.outcome: Literal["done", "paused", "break", "drained"] = "done"
 
     def id_of(self, n: int) -> str:
         """The public id of a checkpoint by its number.

@@ -278,6 +278,7 @@ def settle(step: Step) -> None:
         for question in questions:
             parent.questions.adopt(question, None, call.number)
         parent.halted = parent.halted or call.halted
+        parent.drained = parent.drained or call.drained
     if call.writes is not None:
         if not call.recalled:
             telling.step_ended(call.run, call)

@@ -67,9 +67,10 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
     if journal is not None:
         for task in finished:
             stage_result(run, task)
+        failed = failed or [task for task in finished if task.error is not None]
         for task in tasks:
             _stage_unfinished(run, journal, task)
-        otherwise: Ending = "error" if failed or cancelled else "interrupted"
+        otherwise = "error" if failed or cancelled else _ending(run, tasks)
         await journal.flush(_ending_of_left(run, tasks) if left else otherwise)
         await journal.session.settle()
     if failed:
@@ -78,7 +79,7 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
             raise first
     if cancelled or left:
         return
-    run.outcome = "paused"
+    run.outcome = "drained" if any(task.drained for task in tasks) else "paused"
     if run.parent is None and run.refusals:
         raise run.refusals[0]
     _tell_parent(run)
@@ -168,6 +169,12 @@ def warn_of_unsaved_breakpoint(run: Run) -> None:
         MissingPartWarning,
         stacklevel=2,
     )
+
+
+def _ending(run: Run, tasks: list[Task]) -> Ending:
+    """How a run has ended in which nothing went wrong: waiting, or else because it was asked to stop."""
+    waits = bool(run.waiting) or run.parent is not None or any(task.halted and not task.drained for task in tasks)
+    return "interrupted" if waits else "idle"
 
 
 def _ending_of_left(run: Run, tasks: list[Task]) -> Ending:

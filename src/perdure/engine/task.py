@@ -43,6 +43,7 @@ class Task:
         error: what it raised, if it failed for good.
         cancelled: it was stopped from outside.
         halted: it stopped without a question, at a breakpoint of a subgraph.
+        drained: it stopped because a subgraph did that was asked to.
         cache_key: where its result is kept, if its node has a cache policy and its run a cache; set before it runs.
         cached: its writes come from the cache.
         stored: its result is stored already.
@@ -67,6 +68,7 @@ class Task:
     error: BaseException | None = None
     cancelled = False
     halted = False
+    drained = False
     cached = False
     stored = False
     recorded = False
@@ -207,6 +209,7 @@ class Task:
         if "questions" in self.__dict__:
             self.questions.begin()
         self.halted = False
+        self.drained = False
         self.error = None
         self.pushed = ()
         self._runtime = None
