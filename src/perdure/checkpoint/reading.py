@@ -7,6 +7,7 @@ origins under which the writes and children of its tasks are filed, and the valu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from perdure.checkpoint.incremental.manifest import Manifest, merged_spans
 from perdure.checkpoint.records import CheckpointRow, Entry, Have, Record, WriteItem, WriteRow

@@ -126,13 +126,16 @@ async def run_entry(run: Run, opened: Opened, value: Any, origin: int) -> None:
 
 
 def validate(run: Run, changed: list[str]) -> None:
-    """Refuse an input that does not fit the schema after its reducers (P32)."""
+    """Refuse an input, or the update of a call, that does not fit the schema after its reducers (P32)."""
     if run.program.validate_state is not None:
         run.program.validate_state(run.live.view, frozenset(changed))
 
 
 async def flush_move(run: Run, move: Move) -> None:
-    """Store what is staged; where the run stops here, give the lease back in the same commit."""
+    """Store what is staged; where the run stops here, give the lease back in the same commit.
+
+    A thread whose run was asked to stop is idle: it waits for nobody's answer. The task around a subgraph that was is not done.
+    """
     journal = run.journal
     if journal is None:
         return

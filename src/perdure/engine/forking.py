@@ -85,7 +85,7 @@ async def fork(session: Session, journal: Journal, live: Live, restored: Restore
     number, public = session.numbers.checkpoint(live.step)
     carrying = Carrying(session, journal, branch)
     mode = Mode.GO_ON if branch.inside is not None else Mode.ASK if branch.answers else Mode.REPLAY
-    await carrying.tasks(restored, _New(journal.ns, number, public, journal.namespace), branch.inside, mode)
+    await carrying.tasks(restored, _New(journal.ns, number, public, journal.namespace, {}), branch.inside, mode)
     live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
     live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
     live.open_sends = dict.fromkeys(live.open_sends, number)
@@ -103,7 +103,7 @@ async def fork(session: Session, journal: Journal, live: Live, restored: Restore
 
 
 class _New(NamedTuple):
-    """The checkpoint that things are carried to: number and name of its namespace, its number and id."""
+    """The checkpoint that things are carried to: number and name of its namespace, its number and id, those of the graphs around."""
 
     ns: int
     number: int

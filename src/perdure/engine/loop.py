@@ -17,7 +17,7 @@ from perdure.engine.attempt import fail
 from perdure.engine.entering import Opened, flush_move
 from perdure.engine.plan import Move, next_move, tasks_of
 from perdure.engine.resume import reattach
-from perdure.engine.stopping import stage_result, stop_between, warn_of_changes, warn_of_unsaved_breakpoint
+from perdure.engine.stopping import stage_results, stop_between, warn_of_changes, warn_of_unsaved_breakpoint
 from perdure.engine.task import Task
 from perdure.engine.together import together
 from perdure.errors import GraphDrained, GraphRecursionError, InvalidState
@@ -174,9 +174,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         except BaseException:
             await stop_between(run, tasks, [], [])
             raise
-    for task in done:
-        if not task.stored:
-            stage_result(run, task)
+    stage_results(run, done)
     failed = [task for task in done if task.error is not None]
     if failed:
         await stop_between(run, tasks, failed, told)
@@ -217,6 +215,11 @@ def _validate(run: Run, done: list[Task]) -> None:
         error.node = error.node or (writers[0] if writers else None)
         if writers:
             error.add_note(f"written by node {', '.join(map(repr, writers))}")
+        if len(writers) > 1 and run.journal is not None:
+            error.add_note(
+                "Together these results do not fit. They are stored as what their nodes returned: once the schema or the reducer is "
+                "mended, invoke(None, config) takes them as they are. To have the nodes run again, replay an older checkpoint"
+            )
         raise
 
 

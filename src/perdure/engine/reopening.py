@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.constants import BRANCH_PREFIX, CONF, START, TASKS
 from perdure.engine import decide, returns
 from perdure.engine.branches import left_behind
-from perdure.engine.entering import Opened, books, entry_value, flush_move, run_entry
+from perdure.engine.entering import Opened, books, entry_value, flush_move, run_entry, validate
 from perdure.engine.forking import Branch, Inside, fork
 from perdure.engine.plan import next_move, refuse_missing
 from perdure.engine.restore import Kept, Restored
@@ -157,5 +157,6 @@ def edit_by_command(run: Run, command: Command[Any]) -> None:
     journal, live = books(run)
     identity = journal.session.numbers.checkpoint(live.step)
     changed, writes = apply_command(run, command, identity[0])
+    validate(run, changed)
     ran = (journal.edit(START, identity[0], writes),)
     journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata)

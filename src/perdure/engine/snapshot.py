@@ -90,7 +90,9 @@ class Snapshooter:
         if writes:
             try:
                 view = live.preview(writes)
-            except Exception:  # noqa: BLE001 - a reducer refused these results, which is why the run ended here: that must be seen
+                if self.program.validate_state is not None:
+                    self.program.validate_state(view, frozenset(key for key, _ in writes))
+            except Exception:  # noqa: BLE001 - a reducer or the schema refused these results, which is why the run ended: that must be seen
                 view = live.view
         if self.program.root:
             return next(iter(view.values()), None)

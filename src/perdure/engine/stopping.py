@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from perdure.channels.last_value import LastValue
 from perdure.checkpoint.pauses import of_last_entry
 from perdure.engine import telling
 from perdure.engine.attempt import fail
@@ -16,16 +17,51 @@ from perdure.streaming.modes import Event
 
 if TYPE_CHECKING:
     from perdure.engine.journal import Ending, Journal
+    from perdure.engine.returns import Write
     from perdure.engine.run import Run
 
 
-def stage_result(run: Run, task: Task) -> None:
-    """Stage a result; one that cannot be stored makes its task a failed one."""
+def stage_result(run: Run, task: Task, *, beside: bool = False) -> None:
+    """Stage a result; one that cannot be stored makes its task a failed one.
+
+    Args:
+        run: the run.
+        task: its task.
+        beside: others of the super-step are still to come. A value that does not fit the schema may do so together with theirs, if
+            it has a reducer; it then waits for them, and is not staged.
+    """
     journal = run.journal
     if journal is None or task.stored:
         return
     try:
         _check_alone(run, task)
+    except InvalidState as error:
+        if not (beside and type(run.live.channels.get(error.key or "")) is not LastValue):
+            fail(task, error)
+        return
+    _stage(journal, task)
+
+
+def stage_results(run: Run, tasks: Sequence[Task]) -> None:
+    """Stage the results that complete a super-step: those that do not fit the schema alone, if all together do (P32)."""
+    journal = run.journal
+    for task in tasks:
+        stage_result(run, task, beside=len(tasks) > 1)
+    doubtful = [task for task in tasks if not task.stored and task.error is None]
+    if not doubtful or journal is None:
+        return
+    try:
+        _check(run, [write for task in tasks for write in task.writes or ()])
+    except InvalidState:
+        for task in doubtful:
+            stage_result(run, task)
+        return
+    for task in doubtful:
+        _stage(journal, task)
+
+
+def _stage(journal: Journal, task: Task) -> None:
+    try:
         journal.result(task)
         if task.failed is not None and not task.failed.recorded:
             # A handler's result without the failure that it handled would be found by nobody.
@@ -37,14 +73,17 @@ def stage_result(run: Run, task: Task) -> None:
 
 def _check_alone(run: Run, task: Task) -> None:
     """Refuse a result that does not fit the schema before it is stored: stored, it would count, and its node never be asked again."""
-    validate = run.program.validate_state
-    if validate is None or not task.writes:
-        return
     try:
-        validate(run.live.preview(task.writes), frozenset(channel for channel, _ in task.writes))
+        _check(run, task.writes or ())
     except InvalidState as error:
         error.node = task.node.name
         raise
+
+
+def _check(run: Run, writes: Sequence[Write]) -> None:
+    validate = run.program.validate_state
+    if validate is not None and writes:
+        validate(run.live.preview(writes), frozenset(channel for channel, _ in writes))
 
 
 async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: list[Event], *, left: bool = False) -> None:

@@ -119,7 +119,7 @@ class _Step:
                 self._missing += 1
             # A result that completes the super-step goes into the commit of its checkpoint instead.
             if journal is not None and item.writes is not None and len(self._tasks) > 1:
-                stage_result(run, item)
+                stage_result(run, item, beside=True)
                 staged = True
             self.failed = self.failed or (item.error is not None and item.handled is None)
             telling.ended(run, self._told, item)
