@@ -2,44 +2,98 @@
 
 Nodes see the live values, for copying a long history for each node would cost more than the node. Instead the containers in them
 are remembered object by object (`perdure.checkpoint.incremental.outline`), looked at after each super-step, and put right. A value
-that a node changed in place *and returned* is its update. Objects of classes whose contents nobody knows are not watched.
+that a node changed in place *and returned* is its update. Objects of classes whose contents nobody knows are not watched; what they
+are in is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from operator import is_
 from typing import Any
 
 from perdure.checkpoint.incremental.outline import CONTAINERS, LEAVES, Outline, Outliner
 
-WATCHED = frozenset({list, dict, set})
+MAPPINGS = frozenset({dict, OrderedDict, defaultdict, Counter})
+"""Exact types that are put right by putting their items back, in order."""
+
+COLLECTIONS = frozenset({list, set, deque})
+"""Exact types that are put right by putting their elements back."""
 
 GROUP = 256
 """Elements of a list whose outlines are one, at most."""
 
 
 class _Watch:
-    """One value: the object, what it consists of, and for a list its elements, so that appending to it costs what is appended."""
+    """One value: the object, what it consists of, and of a collection its elements, so that appending to a list costs what is appended.
 
-    __slots__ = ("elements", "outlines", "value")
+    Attributes:
+        value: the object.
+        outlines: what it consists of, or its elements do, in groups; None if that cannot be said of them.
+        elements: the elements of a collection, or the values of a mapping.
+        keys: the keys of a mapping.
+    """
 
-    def __init__(self, value: Any, outlines: list[Outline], elements: list[Any] | None) -> None:
+    __slots__ = ("elements", "keys", "outlines", "value")
+
+    def __init__(
+        self, value: Any, outlines: list[Outline] | None, elements: list[Any] | None = None, keys: list[Any] | None = None
+    ) -> None:
         self.value = value
         self.outlines = outlines
         self.elements = elements
+        self.keys = keys
 
     def is_unchanged(self) -> bool:
-        elements = self.elements
-        if elements is not None and not (len(elements) == len(self.value) and all(map(is_, elements, self.value))):
-            return False
-        return all(outline.is_unchanged() for outline in self.outlines)
+        value, elements, keys = self.value, self.elements, self.keys
+        try:
+            if elements is not None:
+                now: Iterable[Any] = value if keys is None else value.values()
+                if len(elements) != len(value) or not all(map(is_, elements, now)):
+                    return False
+            if keys is not None and not all(map(is_, keys, value)):
+                return False
+        except RuntimeError:
+            return False  # another thread is changing it
+        return all(outline.is_unchanged() for outline in self.outlines or ())
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing in it can change unnoticed."""
+        return self.outlines is not None
 
     def restore(self) -> bool:
-        if self.elements is not None:
-            self.value[:] = self.elements
-        done = [outline.restore() for outline in self.outlines]
+        value, elements, keys = self.value, self.elements, self.keys
+        if elements is not None:
+            value.clear()
+            if keys is not None:
+                for key, element in zip(keys, elements, strict=True):
+                    value[key] = element
+            else:
+                put_back: Callable[[Iterable[Any]], None] = value.update if type(value) is set else value.extend
+                put_back(elements)
+        done = [outline.restore() for outline in self.outlines or ()]
         return all(done)
+
+
+class _Bytes:
+    """A bytearray, which consists of nothing but what it says."""
+
+    __slots__ = ("before", "value")
+    is_whole = True
+
+    def __init__(self, value: bytearray) -> None:
+        self.value = value
+        self.before = bytes(value)
+
+    def is_unchanged(self) -> bool:
+        return self.value == self.before
+
+    def restore(self) -> bool:
+        self.value[:] = self.before
+        return True
 
 
 class Guard:
@@ -54,38 +108,50 @@ class Guard:
     def __init__(self, look: Any = None) -> None:
         self.sound: set[str] = set()
         self._outliner = Outliner(look or _unknown)
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, _Watch | _Bytes] = {}
 
     def __bool__(self) -> bool:
         return bool(self._watches)
 
     def watch(self, key: str, value: Any) -> None:
         """Begin to watch the value of a key, or its new value."""
-        kind = type(value)
-        if kind not in WATCHED:
-            self._watches.pop(key, None)
-            return
-        before = self._watches.get(key)
-        if kind is list:
-            watch = self._appended(before, value) or self._list(value)
-        else:
-            outline = self._outliner.of([value])
-            watch = None if outline is None else _Watch(value, [outline], None)
+        appended = self._appended(self._watches.get(key), value) if type(value) is list else None
+        watch = appended or self._of(value)
         if watch is None:
             self._watches.pop(key, None)
         else:
             self._watches[key] = watch
 
-    def _list(self, value: list[Any]) -> _Watch | None:
-        outline = self._outliner.of(list(value))
-        return None if outline is None else _Watch(value, [outline], list(value))
+    def _of(self, value: Any) -> _Watch | _Bytes | None:
+        kind = type(value)
+        if kind is bytearray:
+            return _Bytes(value)
+        if kind in CONTAINERS and kind is not list:
+            outlines = self._outlines([value])
+            if outlines is not None:
+                return _Watch(value, outlines)
+        if kind in MAPPINGS:
+            elements = list(value.values())
+            return _Watch(value, self._outlines(elements), elements, list(value))
+        if kind in COLLECTIONS:
+            elements = list(value)
+            return _Watch(value, self._outlines(elements), elements)
+        if kind in CONTAINERS:
+            return None
+        # The attributes of an object are seen only once it has a dict of them.
+        outlines = self._outlines([value]) if getattr(value, "__dict__", None) is not None else None
+        return None if outlines is None else _Watch(value, outlines)
+
+    def _outlines(self, things: list[Any]) -> list[Outline] | None:
+        outline = self._outliner.of(things)
+        return None if outline is None else [outline]
 
     def adopt(self, key: str, value: list[Any], outlines: list[Outline]) -> None:
         """Watch a list of whose elements somebody else has outlines already."""
         self._watches[key] = _Watch(value, [outline.twin() for outline in outlines], list(value))
 
-    def _appended(self, before: _Watch | None, value: list[Any]) -> _Watch | None:
-        if before is None or before.elements is None:
+    def _appended(self, before: _Watch | _Bytes | None, value: list[Any]) -> _Watch | None:
+        if not isinstance(before, _Watch) or before.elements is None or before.outlines is None or before.keys is not None:
             return None
         size = len(before.elements)
         if size > len(value) or not all(map(is_, before.elements, value)):
@@ -106,7 +172,7 @@ class Guard:
 
     def trust(self) -> None:
         """Nobody can have changed anything since it was told what to watch."""
-        self.sound = set(self._watches)
+        self.sound = {key for key, watch in self._watches.items() if watch.is_whole}
 
     def stands(self, key: str) -> bool:
         """Whether the elements of a list are still what they were, even if it has more of them now."""
@@ -126,7 +192,8 @@ class Guard:
         self.sound = set()
         for key, watch in list(self._watches.items()):
             if watch.is_unchanged():
-                self.sound.add(key)
+                if watch.is_whole:
+                    self.sound.add(key)
                 continue
             if any(value is watch.value for value in written.get(key, ())):
                 del self._watches[key]  # it is another value now, of the same elements
@@ -140,9 +207,9 @@ def _unknown(_: type) -> None:
 
 
 def detached(value: Any) -> Any:
-    """A value whose plain containers are copies: nobody else refers to them. Leaves and objects are shared."""
+    """A value whose containers are copies: nobody else refers to them. Leaves and objects of other classes are shared."""
     kind = type(value)
-    if kind in LEAVES or kind not in CONTAINERS:
+    if kind in LEAVES:
         return value
     if kind is list:
         return [detached(item) for item in value]
@@ -150,13 +217,13 @@ def detached(value: Any) -> Any:
         return {name: detached(item) for name, item in value.items()}
     if kind is tuple:
         return tuple(detached(item) for item in value)
-    return set(value) if kind is set else value
-
-
-def watched(guard: Guard, keys: Iterable[str], values: Mapping[str, Any]) -> None:
-    """Watch the values of these keys as they are now."""
-    for key in keys:
-        if key in values:
-            guard.watch(key, values[key])
-        else:
-            guard.forget(key)
+    if kind in (set, bytearray):
+        return kind(value)
+    if kind is deque:
+        return deque(map(detached, value), value.maxlen)
+    if kind in MAPPINGS:
+        new = copy(value)
+        for name, item in value.items():
+            new[name] = detached(item)
+        return new
+    return value

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.channels.base import MISSING
 from perdure.channels.last_value import LastValue
+from perdure.checkpoint.incremental.outline import LEAVES
 from perdure.constants import BRANCH_PREFIX, TASKS
-from perdure.engine.guard import WATCHED, Guard
+from perdure.engine.guard import Guard
 from perdure.errors import InvalidUpdateError
 from perdure.types import Overwrite, Send
 
@@ -161,7 +162,7 @@ class Live:
         """Remember the containers among the values of these keys, so that a change in place is noticed."""
         for key in keys:
             value = self.view.get(key)
-            if type(value) in WATCHED:
+            if type(value) not in LEAVES:
                 self._guarding().watch(key, value)
             elif self.guard is not None:
                 self.guard.forget(key)

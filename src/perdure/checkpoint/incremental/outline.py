@@ -112,9 +112,8 @@ class Level:
             same = all(map(is_, refs, self.refs))
         return same and all(map(is_, chain.from_iterable(self.dicts), self.keys))
 
-    def restore(self) -> bool:
-        """Make plain containers refer to what they referred to; False if one of them cannot be changed back."""
-        done = True
+    def restore(self) -> None:
+        """Make plain containers refer to what they referred to."""
         keys = iter(self.keys)
         with_keys = dict(zip(map(id, self.sized), self.lengths, strict=True))
         are_dicts = set(map(id, self.dicts))
@@ -136,9 +135,6 @@ class Level:
             elif issubclass(kind, dict) and kind.__dictoffset__ == 0 and size == len(old_keys) + 1 and refs[0] is kind:
                 dict.clear(container)  # it refers to its class first, then to its values
                 dict.update(container, zip(old_keys, refs[1:], strict=True))
-            elif kind not in (tuple, frozenset):
-                done = False
-        return done
 
     def changed(self, owners: list[int]) -> tuple[set[int], list[int]]:
         """The owners of containers that have changed, and the owner of each reference."""
@@ -198,8 +194,9 @@ class Outline:
 
     def restore(self) -> bool:
         """Change plain containers in place to what they were, outermost first; False if an object of another kind has changed."""
-        done = [level.restore() for level in self._levels]
-        return all(done) and self.is_unchanged()
+        for level in self._levels:
+            level.restore()
+        return self.is_unchanged()
 
     def changed(self) -> set[int]:
         """The positions of the objects that are no longer what they were."""
