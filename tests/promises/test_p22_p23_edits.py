@@ -144,12 +144,47 @@ def test_P22_sends_that_asked_and_one_that_has_finished_stay(way: Way, saver: Sa
     asked = asked_in(way, graph)
     way.edit(graph, on(), {"seen": ["edit"]})
     assert {question: asked_in(way, graph).get(question) for question in asked} == asked
-    assert [each.status for each in way.state(graph, on()).tasks if each.name == "work"][:4] == [
-        "done",
-        "paused",
-        "paused",
-        "paused",
-    ]
+    assert [each.status for each in way.state(graph, on()).tasks] == ["done", "paused", "paused", "paused"]
+    out = way.invoke(graph, Command(resume=dict.fromkeys(asked.values(), "r")), on())
+    assert out["seen"] == ["edit", "0", "1:r", "2:r", "3:r"]
+    assert ran.take() == ["work"] * 3, "and none is sent twice"
+
+
+def test_P22_an_edit_that_changes_what_is_sent_adds_that(way: Way, saver: Saver):
+    def work(given: Any) -> Any:
+        return {"log": [f"{given}:{interrupt(f'{given}?')}"]}
+
+    ran = Ran(way)
+    builder = side_by_side(Noted, spread=ran("spread", lambda _: {}))
+    builder.add_node("work", ran("work", work))
+    builder.add_conditional_edges("spread", lambda state: [Send("work", n) for n in state.get("note", "ab")], ["work"])
+    graph = builder.compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    asked = asked_in(way, graph)
+    way.edit(graph, on(), {"note": "bc"})
+    way.invoke(graph, Command(resume={asked["a?"]: "A"}), on())
+    after = asked_in(way, graph)
+    assert {question: after.get(question) for question in ("b?",)} == {"b?": asked["b?"]}
+    assert set(after) == {"b?", "c?"}
+    way.invoke(graph, Command(resume=dict.fromkeys(after.values(), "r")), on())
+    assert way.state(graph, on()).values["log"] == ["a:A", "b:r", "c:r"]
+
+
+def test_P22_an_edit_keeps_the_question_of_an_error_handler(way: Way, saver: Saver):
+    ran = Ran(way)
+
+    def bad(_: Any) -> Any:
+        raise ConnectionError("down")
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Noted)
+    builder.add_node("bad", ran("bad", bad), error_handler=ran("handler", lambda _: {"log": [interrupt("handle?")]}))
+    graph = builder.add_edge(START, "bad").compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    asked = asked_in(way, graph)
+    way.edit(graph, on(), {"note": "N"})
+    assert asked_in(way, graph) == asked
+    assert way.invoke(graph, Command(resume="ok"), on()) == {"log": ["ok"], "note": "N"}
+    assert ran.times == {"bad": 1, "handler": 2}
 
 
 def test_P22_of_several_sends_the_edit_closes_one(way: Way, saver: Saver):

@@ -27,7 +27,7 @@ from perdure.engine.session import Session
 from perdure.engine.snapshot import address_of
 from perdure.engine.task import Entry, Task
 from perdure.errors import InvalidArgument, InvalidUpdateError, UnknownCheckpoint
-from perdure.types import RunnableConfig, StateUpdate
+from perdure.types import RunnableConfig, Send, StateUpdate
 
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
@@ -180,13 +180,14 @@ class Edits:
         identity = journal.session.numbers.checkpoint(live.step)
         for name, update in zip(names, updates, strict=True):
             tasks.append(await self._written(run, name, update, identity[0]))
-        kept = self._kept(run, begun, names, inferred=inferred, task=first.task_id)
+        closing = [] if inferred else _closing(run, names, first.task_id)
+        kept = self._kept(run, begun, closing, inferred=inferred)
         if stands is not None and begun is None:
             kept = _renewed(kept, identity[0])
         for task in tasks:
             task.stored = True
         changed = live.advance(tasks, identity[0])
-        self._put_back(live, kept)
+        self._put_back(program, live, kept, anew=not closing)
         if program.validate_state is not None:
             program.validate_state(live.view, frozenset(changed))
         ran = tuple(
@@ -232,12 +233,11 @@ class Edits:
             )
         return live.ran[0]
 
-    def _kept(self, run: Run, restored: Restored | None, names: list[str], *, inferred: bool, task: str | None) -> Kept:
+    def _kept(self, run: Run, restored: Restored | None, closing: Sequence[int | str], *, inferred: bool) -> Kept:
         """The open tasks that the edit leaves as they are: nodes, sends with their list, deferred ones."""
         live = run.live
         nodes = dict(live.fired)
         sends = dict(live.open_sends)
-        closing: list[int | str] = [] if inferred else _closing(run, names, task)
         if not closing:
             # It writes in the name of a node that has run before: its edges choose anew what follows, unless that has begun.
             if inferred and run.program.single_output is not None:
@@ -252,11 +252,14 @@ class Edits:
                 nodes.pop(one, None)
         return nodes, sends, live.sends, dict(live.deferred)
 
-    def _put_back(self, live: Live, kept: Kept) -> None:
+    def _put_back(self, program: Program, live: Live, kept: Kept, *, anew: bool) -> None:
         nodes, sends, listed, deferred = kept
-        live.fired = {**live.fired, **nodes}
+        begun = {_now_called(program, name) for name in nodes}
+        live.fired = {**{name: what for name, what in live.fired.items() if name not in begun}, **nodes}
         if sends:
             fresh = list(live.sends)
+            if anew:
+                fresh = _without(program, fresh, [listed[index] for index in sends])
             number = next(iter(live.open_sends.values()), 0)
             live.sends = [*listed, *fresh]
             live.open_sends = {**sends, **{len(listed) + at: number for at in range(len(fresh))}}
@@ -324,8 +327,37 @@ def _started(restored: Restored) -> set[tuple[str, int]]:
     return {
         (path, origin)
         for path, origin in restored.paths(handlers=False)
-        if restored.result(origin, path) is not None or restored.asked(origin, path)
+        for at in (path, f"!{path}")
+        if restored.result(origin, at) is not None or restored.asked(origin, at)
     }
+
+
+def _without(program: Program, chosen: Sequence[Send], begun: Sequence[Send]) -> list[Send]:
+    """The Sends that edges chose anew, without those that stand for one that has begun: to the same node, with an equal argument."""
+    left = list(begun)
+    found: list[Send] = []
+    for send in chosen:
+        twin = next((one for one in left if _are_alike(program, one, send)), None)
+        if twin is None:
+            found.append(send)
+        else:
+            left = [one for one in left if one is not twin]
+    return found
+
+
+def _are_alike(program: Program, one: Send, other: Send) -> bool:
+    if _now_called(program, one.node) != _now_called(program, other.node):
+        return False
+    try:
+        return bool(one.arg == other.arg)
+    except Exception:  # noqa: BLE001 - objects that cannot be compared are not known to be alike
+        return False
+
+
+def _now_called(program: Program, name: str) -> str:
+    """What a node is called now, by a name that a stored task may have had for it before."""
+    node = None if name == START else program.node(name)
+    return name if node is None else node.name
 
 
 def open_books(
