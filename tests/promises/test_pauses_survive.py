@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 
@@ -13,7 +14,7 @@ from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.errors import MissingNode, UnknownInterruptError
 from perdure.func import task
 from perdure.graph import START, StateGraph
-from perdure.types import Command, interrupt
+from perdure.types import Command, Send, interrupt
 from tests.promises.asking import Entered, graph_of, open_of
 from tests.promises.ways import Log, Way, chain, on, rows_of
 
@@ -256,6 +257,77 @@ def test_P34_an_alias_in_a_subgraph(way: Way, saver: Saver) -> None:
     assert open_of(way.state(graph("ask2"), on())) == ids
     mended = graph("ask2", aliases={"ask": "ask2"})
     assert way.invoke(mended, None if not way.state(mended, on()).interrupts else Command(resume="v"), on()) == {"log": ["v"]}
+
+
+class Renamed(NamedTuple):
+    """A graph in which one node, `old`, has another name since."""
+
+    draw: Callable[..., Any]
+    log: list[Any]
+    """What an answered run ends with, under an alias."""
+    ran: str | None = None
+    """In whose name an edit is to be made, where that is not clear."""
+
+
+def _as_a_send(way: Way, name: str) -> Any:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
+    builder.add_node(name, way.node(lambda n: {"log": [f"{n}{interrupt('q')}"]}))
+    return builder.add_conditional_edges(START, lambda _: [Send(name, 1)], [name])
+
+
+def _join(way: Way, source: str, target: str) -> Any:
+    """A join at which one of two has arrived, while the other waits for an answer in the step after."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
+    for name in (source, "p", target):
+        builder.add_node(name, way.node(lambda _, name=name: {"log": ["joined" if name == target else "early"]}))
+    builder.add_node("w", way.node(lambda _: {"log": [interrupt("q")]}))
+    return builder.add_edge(START, source).add_edge(START, "p").add_edge("p", "w").add_edge([source, "w"], target)
+
+
+def _handled(way: Way, name: str) -> Any:
+    def bad(_: Any) -> Any:
+        raise ConnectionError("down")
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Log)
+    builder.add_node(name, way.node(bad), error_handler=way.node(lambda _: {"log": [interrupt("q")]}))
+    return builder.add_edge(START, name)
+
+
+RENAMED = {
+    "a Send": Renamed(_as_a_send, ["1A"]),
+    "the target of a join": Renamed(lambda way, name: _join(way, "s", name), ["early", "early", "A", "joined"], "p"),
+    "a source of a join": Renamed(lambda way, name: _join(way, name, "t"), ["early", "early", "A", "joined"], "p"),
+    "a node with a handler": Renamed(_handled, ["A"]),
+}
+
+
+@pytest.mark.parametrize("renamed", RENAMED.values(), ids=RENAMED)
+@pytest.mark.parametrize("edited", [False, True], ids=["", "edited"])
+def test_S26_P34_wherever_the_renamed_node_is_the_run_does_not_end_without_it(
+    way: Way, saver: Saver, renamed: Renamed, *, edited: bool
+) -> None:
+    asked = open_of(way.invoke(renamed.draw(way, "old").compile(saver), {"log": []}, on()))
+    before = rows_of(saver)
+    for given in (Command(resume="A"), None):
+        with pytest.raises(MissingNode, match=r"'old'.*aliases") as caught:
+            way.invoke(renamed.draw(way, "new").compile(saver), given, on())
+        assert caught.value.node == "old"
+        assert rows_of(saver) == before
+    assert open_of(way.state(renamed.draw(way, "new").compile(saver), on())) == asked
+    mended = renamed.draw(way, "new").compile(saver, aliases={"old": "new"})
+    if edited:
+        way.edit(mended, on(), {"log": []}, as_node=renamed.ran)
+        assert open_of(way.state(mended, on())) == asked, "P22"
+    assert way.invoke(mended, Command(resume="A"), on())["log"] == renamed.log
+    assert way.state(mended, on()).next == ()
+
+
+def test_P34_P22_an_edit_may_be_made_by_either_name_of_a_node(way: Way, saver: Saver) -> None:
+    for thread, name in (("1", "old"), ("2", "new")):
+        way.invoke(renamed(way, "old", saver), {"log": []}, on(thread))
+        mended = renamed(way, "new", saver, aliases={"old": "new"})
+        way.edit(mended, on(thread), {"log": ["by hand"]}, as_node=name)
+        assert (way.state(mended, on(thread)).next, way.state(mended, on(thread)).values) == ((), {"log": ["by hand"]})
 
 
 # -- forks of what lies inside nodes --------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from perdure.types import RunnableConfig, Send, StateUpdate
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
     from perdure.engine.ports import Runner
+    from perdure.engine.program import Program
     from perdure.engine.session import Access
 
 Kept = tuple[dict[str, tuple[int, tuple[str, ...]]], dict[int, int], Sequence[Any], dict[str, tuple[int, tuple[str, ...]]]]
@@ -171,7 +172,7 @@ class Edits:
             await self._special(run, stands, first, begun)
             return
         inferred = first.as_node is None
-        names = [update.as_node or self._infer(run) for update in updates]
+        names = [_now_called(program, update.as_node or self._infer(run)) for update in updates]
         tasks: list[Task] = []
         live = run.live
         live.step += 1
@@ -265,6 +266,8 @@ class Edits:
             live.open_sends = {**sends, **{len(listed) + at: number for at in range(len(fresh))}}
         for name, what in deferred.items():
             if name not in live.fired:
+                if (now := _now_called(program, name)) != name:
+                    live.deferred.pop(now, None)
                 live.deferred.setdefault(name, what)
 
     async def _special(self, run: Run, restored: Restored | None, update: StateUpdate, begun: Restored | None) -> None:
@@ -311,7 +314,7 @@ class Edits:
 
 def _closing(run: Run, names: Sequence[str], task: str | None) -> list[int | str]:
     """The open tasks that edits in the name of these nodes stand for: names of triggered nodes, positions of Sends, one of each."""
-    found: list[int | str] = [name for name in names if name in run.live.fired]
+    found: list[int | str] = [name for name in run.live.fired if _now_called(run.program, name) in names]
     tasks = tasks_of(run) if run.live.open_sends else ()
     for name in names:
         send = next(

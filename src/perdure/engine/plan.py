@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from perdure.constants import END
+from perdure.engine.program import nodes_of_join
 from perdure.engine.task import Task
 from perdure.errors import MissingNode
 
@@ -43,14 +45,21 @@ def tasks_of(run: Run) -> list[Task]:
 
 
 def refuse_missing(run: Run) -> None:
-    """Refuse to go on where a stored task belongs to a node that is gone, before anything is stored.
+    """Refuse to go on where a stored task belongs to a node that is gone, or a join waits for one, before anything is stored.
 
     Raises:
         MissingNode: it does.
     """
-    for name in names_of(run.live):
-        if run.program.node(name) is None:
+    live, program = run.live, run.program
+    waiting = [name for join in live.joins if join not in program.joins for name in _all_of(join)]
+    for name in (*names_of(live), *live.deferred, *waiting):
+        if name != END and program.node(name) is None:
             raise missing_node(run, name)
+
+
+def _all_of(join: str) -> tuple[str, ...]:
+    sources, target = nodes_of_join(join)
+    return (*sources, target)
 
 
 def missing_node(run: Run, name: str) -> MissingNode:

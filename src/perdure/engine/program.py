@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from perdure.constants import BRANCH_PREFIX
+from perdure.constants import BRANCH_PREFIX, JOIN_PREFIX
 
 if TYPE_CHECKING:
     from perdure.channels.base import BaseChannel
@@ -90,6 +90,12 @@ class Join:
     sources: frozenset[str]
     target: str
     deferred: bool = False
+
+
+def nodes_of_join(name: str) -> tuple[tuple[str, ...], str]:
+    """The sources and the target of a join, by its name in records."""
+    sources, _, target = name.removeprefix(JOIN_PREFIX).rpartition(":")
+    return tuple(sources.split("+")), target
 
 
 @dataclass(slots=True, eq=False)
@@ -225,6 +231,15 @@ class Program:
         for join in self.joins.values():
             if join.target in self.triggers:
                 self.triggers[join.target] += (join.name,)
+
+    def join_of(self, name: str) -> Join | None:
+        """The join that stored arrivals at one of this name count for: of the same nodes, by what they are called now."""
+        found = self.joins.get(name)
+        if found is not None or not self.aliases:
+            return found
+        sources, target = nodes_of_join(name)
+        now = frozenset(self.aliases.get(source, source) for source in sources), self.aliases.get(target, target)
+        return next((join for join in self.joins.values() if (join.sources, join.target) == now), None)
 
     def node(self, name: str) -> Node | None:
         """The node that runs tasks stored under this name, None if there is none."""

@@ -192,7 +192,10 @@ class Restored(Kept):
                 live.fired[task.path] = (task.origin, task.triggers)
         for task in row.deferred:
             live.deferred[task.path] = (task.origin, task.triggers)
-        live.joins = {name: frozenset(seen) for name, seen in row.joins.items()}
+        for name, seen in row.joins.items():
+            join = program.join_of(name)
+            now = seen if join is None or join.name == name else [program.aliases.get(source, source) for source in seen]
+            live.joins[name if join is None else join.name] = frozenset(now)
         live.memories = dict(row.memories)
 
     def _state(self, key: str, entry: Entry) -> Any:
