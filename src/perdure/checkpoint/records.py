@@ -263,16 +263,6 @@ class ThreadUpdate(NamedTuple):
     metadata: dict[str, Any] | None = None
 
 
-class Landing(Protocol):
-    """The outcome to come of a write that a thread makes: a future of `concurrent.futures`."""
-
-    def result(self) -> Any:
-        """Block until it is there; raise what the write raised."""
-
-    def exception(self) -> BaseException | None:
-        """Block until it is there; what the write raised."""
-
-
 LeaseOp = Literal["take", "keep", "release", "once"]
 """take: begin to hold. keep: go on holding. release: write and let go. once: take and release in one write."""
 
@@ -319,10 +309,10 @@ class Commit:
     children: Sequence[ChildRow] = ()
     branches: Sequence[BranchRow] = ()
     update: ThreadUpdate | None = None
-    landing: Landing | None = field(default=None, compare=False, repr=False)
-    """Ends when it is durable, even if the event loop stands still. Set by a store that makes it so on a thread of its own."""
+    landing: Any = field(default=None, compare=False, repr=False)
+    """A future that ends when it is durable, even if the event loop stands still. Set by a store with a thread of its own."""
 
-    def is_begun(self, landing: Landing) -> None:
+    def is_begun(self, landing: Any) -> None:
         """A thread of the store makes it durable: see `landing`."""
         self.landing = landing
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.records import Commit, Landing
+    from perdure.checkpoint.records import Commit
     from perdure.engine.runners_pace import Pace
     from perdure.engine.task import Task
     from perdure.engine.workers import Workers
@@ -50,8 +50,8 @@ class InFlight(Protocol):
     """A write that was started and may not have ended."""
 
     @property
-    def ended(self) -> Landing:
-        """Its outcome, for threads and loops alike."""
+    def ended(self) -> Any:
+        """Its outcome, for threads and loops alike: a future of `concurrent.futures`."""
         ...
 
     def block(self, store: Store | None) -> None:
