@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 
 from perdure.checkpoint.saver import Saver
 from perdure.errors import InPlaceChangeWarning
-from perdure.graph import START, StateGraph
+from perdure.graph import START, MessagesState, StateGraph
+from perdure.messages import Message
 from perdure.types import Command, interrupt
 from tests.promises.ways import Way, on
 
@@ -133,6 +134,29 @@ def test_P35_what_was_changed_and_returned_is_an_update(way: Way, saver: Saver, 
         out = way.invoke(graph, {"value": copy.deepcopy(kind.value)}, on())
     assert same(out["value"], expected)
     assert same(way.state(graph, on()).values["value"], expected)
+
+
+def test_P35_a_list_that_was_changed_and_returned_as_a_copy_is_an_update_of_what_was_there(way: Way, saver: Saver):
+    def changes(state: State) -> Any:
+        state["log"].append("new")
+        return {"log": list(state["log"])}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(State).add_node("changes", way.node(changes))
+    graph = builder.add_edge(START, "changes").compile(saver)
+    assert way.invoke(graph, {"log": ["old"]}, on()) == {"log": ["old", "old", "new"]}
+    assert way.state(graph, on()).values == {"log": ["old", "old", "new"]}
+
+
+def test_P35_a_message_that_was_appended_and_returned_is_an_update(way: Way, saver: Saver):
+    def talk(state: Any) -> Any:
+        state["messages"].append(Message(role="assistant", content="a", id="1"))
+        return {"messages": state["messages"]}
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState).add_node("talk", way.node(talk))
+    graph = builder.add_edge(START, "talk").compile(saver)
+    out = way.invoke(graph, {"messages": [Message(role="user", content="hi", id="0")]}, on())
+    assert [message.id for message in out["messages"]] == ["0", "1"]
+    assert [message.id for message in way.state(graph, on()).values["messages"]] == ["0", "1"]
 
 
 def test_P35_a_list_of_elements_that_nobody_looks_into_is_watched_all_the_same(way: Way):

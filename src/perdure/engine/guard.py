@@ -186,7 +186,8 @@ class Guard:
             written: values that the super-step's tasks wrote, by key.
 
         Returns:
-            The keys that had been changed, each with whether it could be changed back.
+            The keys that had been changed, each with whether it could be changed back. A list that was returned as a copy is changed
+            back, but not among them.
         """
         found: list[tuple[str, bool]] = []
         self.sound = set()
@@ -198,8 +199,19 @@ class Guard:
             if any(value is watch.value for value in written.get(key, ())):
                 del self._watches[key]  # it is another value now, of the same elements
                 continue
-            found.append((key, watch.restore()))
+            returned = any(_has_the_elements_of(watch.value, value) for value in written.get(key, ()))
+            restored = watch.restore()
+            if not (returned and restored):
+                found.append((key, restored))
         return found
+
+
+def _has_the_elements_of(value: Any, other: Any) -> bool:
+    """Whether `other` is a copy of a list: messages are copied on their way into the state."""
+    try:
+        return type(value) is list and type(other) is list and bool(value == other)
+    except Exception:  # noqa: BLE001 - elements that cannot be compared are not known to be copies
+        return False
 
 
 def _unknown(_: type) -> None:
