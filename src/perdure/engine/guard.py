@@ -177,7 +177,9 @@ class Guard:
     def stands(self, key: str) -> bool:
         """Whether the elements of a list are still what they were, even if it has more of them now."""
         watch = self._watches.get(key)
-        return watch is not None and watch.elements is not None and all(outline.is_unchanged() for outline in watch.outlines)
+        if not isinstance(watch, _Watch) or watch.elements is None or watch.outlines is None or watch.keys is not None:
+            return False
+        return all(outline.is_unchanged() for outline in watch.outlines)
 
     def undo(self, written: Mapping[str, list[Any]]) -> list[tuple[str, bool]]:
         """Change back what was changed in place and not returned.
