@@ -32,7 +32,7 @@ CANNOT_HAPPEN = {
 """Where only a mistake in this library leads."""
 PROTOCOL = {"InvalidStateError", "FileNotFoundError"}
 """What other code expects to catch: the contract of asyncio's futures, and what a path that leads nowhere raises everywhere."""
-NEVER_LEAVES = {"StaleLoad", "Unloadable", "Refused", "Misfit", "Stopped"}
+NEVER_LEAVES = {"LoopIsBlocked", "StaleLoad", "Unloadable", "Refused", "Misfit", "Stopped"}
 """Classes that one part of this library raises for another to catch."""
 
 

@@ -385,25 +385,6 @@ async def _ended(future: Future[Any], *, patience: float = 0.0) -> None:
                 raise
 
 
-def is_of_one_thread(connection: sqlite3.Connection) -> bool:
-    """Whether other threads may not use the connection, which it tells by refusing them only."""
-    import sqlite3
-
-    refused = False
-
-    def look() -> None:
-        nonlocal refused
-        try:
-            connection.execute("SELECT 1").close()
-        except sqlite3.ProgrammingError:
-            refused = True
-
-    thread = threading.Thread(target=look, name="perdure-sqlite-look")
-    thread.start()
-    thread.join()
-    return refused
-
-
 def _is_busy(error: BaseException) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_BUSY
 

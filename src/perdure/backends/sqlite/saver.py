@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from perdure.backends.sqlite.connections import BUSY_TIMEOUT, is_of_one_thread, open_sqlite
+from perdure.backends.sqlite.connections import BUSY_TIMEOUT, open_sqlite
 from perdure.backends.sqlite.records import SqliteRecords
+from perdure.backends.sqlite.target import is_of_one_thread
 from perdure.checkpoint.saver import Saver
 from perdure.errors import WrongType
 

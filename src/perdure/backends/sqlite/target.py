@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, unquote
 
 from perdure.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -39,3 +44,22 @@ def target(path: str | Path) -> tuple[str, bool, bool]:
     if not in_memory and not file.startswith("/"):
         text = f"file:{quote(os.path.abspath(unquote(file)))}{mark}{query}"
     return text, in_memory, mode != "ro" and options.get("immutable", ["0"])[-1] != "1"
+
+
+def is_of_one_thread(connection: sqlite3.Connection) -> bool:
+    """Whether other threads may not use the connection, which it tells by refusing them only."""
+    import sqlite3
+
+    refused = False
+
+    def look() -> None:
+        nonlocal refused
+        try:
+            connection.execute("SELECT 1").close()
+        except sqlite3.ProgrammingError:
+            refused = True
+
+    thread = threading.Thread(target=look, name="perdure-sqlite-look")
+    thread.start()
+    thread.join()
+    return refused
