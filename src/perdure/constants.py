@@ -46,6 +46,9 @@ JOIN_PREFIX: Final = "join:"
 HANDLER_PREFIX: Final = "__error_handler__"
 DEFAULT_HANDLER: Final = "__default_error_handler__"
 
+DEFAULT_NAME: Final = "Perdure"
+"""The name of a graph that was given none."""
+
 DEFAULT_RECURSION_LIMIT: Final = 10_007
 """Prime and large, so that a limit that a user sets on purpose can be told from the default."""
 

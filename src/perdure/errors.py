@@ -12,6 +12,7 @@
     ├── InvalidConfig (ValueError)                the config of a call is wrong
     │   ├── MissingThreadId (KeyError)
     │   └── MissingCheckpointer (RuntimeError)    a call needs a graph that saves its state
+    ├── NeedsContext (LookupError)                a run cannot be taken up without the context that it had
     ├── InvalidUpdateError (ValueError)           a value that may not be written
     │   ├── UnknownKey                            it names a key the state does not have
     │   └── InvalidState                          the value after its reducer does not fit the schema
@@ -137,6 +138,12 @@ class MissingCheckpointer(InvalidConfig, RuntimeError):
     """A call needs a graph that saves its state, and this one has no saver."""
 
     code = "MISSING_CHECKPOINTER"
+
+
+class NeedsContext(PerdureError, LookupError):
+    """A run that died had a context, which is not stored, and nobody gives it one to go on with."""
+
+    code = "NEEDS_CONTEXT"
 
 
 class InvalidUpdateError(PerdureError, ValueError):

@@ -6,9 +6,10 @@ import re
 import sqlite3
 
 from perdure.backends.sqlite.schema import APPLICATION_ID, NEWEST, migration, statements_in
-from perdure.checkpoint import records, rows
+from perdure.checkpoint import index_records, records, rows
 from perdure.checkpoint.incremental import compression, manifest, segments, tracker, writer
 from perdure.checkpoint.serde import format_v1
+from perdure.engine import record
 from perdure.engine.journal import CHAIN_SPAN
 from tests.docs.pages import ROOT
 
@@ -17,7 +18,7 @@ PAGE = (ROOT / "docs" / "explanation" / "storage-format.md").read_text(encoding=
 
 def test_the_shapes_of_bodies_are_those_of_the_code():
     shapes = [line.strip() for line in (rows.__doc__ or "").splitlines() if re.match(r"    \w+ +[\[{]", line)]
-    assert len(shapes) == 7
+    assert len(shapes) == 8
     assert [shape for shape in shapes if shape not in PAGE] == []
 
 
@@ -56,6 +57,9 @@ def test_numbers_of_the_format_are_those_of_the_code():
     assert f"of more than {compression.LEAST:,} bytes is compressed" in prose
     assert f"up to {writer.REMEMBERED:,} large values" in prose
     assert ", ".join(f"{at} {kind}" for at, kind in enumerate(manifest.KINDS)) in prose
+    assert f"go that are {index_records.RUNS_KEPT} leases old" in prose
+    assert f"(at most {record.MOST_NAMES} are told apart)" in prose
+    assert f"(at most {record.LONGEST_ERROR:,} characters)" in prose
     kinds = (records.RESULT, records.ERROR, records.PAUSES, records.ANSWERS)
     assert "{} (result), {} (error), {} (questions) and {} (answers)".format(*kinds) in prose
 

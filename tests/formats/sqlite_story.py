@@ -1,8 +1,8 @@
-"""Makes `sqlite/v1.db`, a database of format 1 that every later version must be able to read, and `sqlite/v1.json`, what is in it.
+"""Makes `sqlite/v2.db`, a database of format 2 that every later version must be able to read, and `sqlite/v2.json`, what is in it.
 
 Run as a script, from the root of the repository, with the name of the file to make:
 
-    PYTHONPATH=src python -m tests.formats.sqlite_story tests/formats/sqlite/v1.db
+    PYTHONPATH=src python -m tests.formats.sqlite_story tests/formats/sqlite/v2.db
 
 A released fixture is never made again. A new format gets a new file, and this script what is new in it.
 """

@@ -15,6 +15,7 @@ import ormsgpack
 import pytest
 
 from perdure.checkpoint import rows
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, WriteItem
 from perdure.errors import CorruptRecord, UnknownFormat
 
@@ -68,6 +69,22 @@ WRITES = {
     ),
 }
 HOLDERS = {"a process": Holder("run-1", "host", "boot/pid:[1]", 4242, "123456", 1_767_225_600_000_000_000)}
+RUNS = {
+    "under way": RunRow(1, "run-1", "Perdure", "running", 1_767_225_600_000_000_000),
+    "failed": RunRow(
+        7,
+        "run-7",
+        "graph",
+        "error",
+        1_767_225_600_000_000_000,
+        1_767_225_601_000_000_000,
+        3,
+        {"a": 4, "sub|in": 1},
+        "ValueError: ü",
+        True,
+        "draft",
+    ),
+}
 METADATA: dict[str, dict[str, Any]] = {"none": {}, "scalars": {"user": "ü", "n": 1, "x": 0.5, "ok": False}}
 IDS = {
     "a uuid": UUID,
@@ -84,6 +101,7 @@ def bodies() -> dict[str, bytes]:
         **{f"checkpoint: {name}": rows.checkpoint_body(row) for name, row in CHECKPOINTS.items()},
         **{f"write: {name}": rows.write_body(items) for name, items in WRITES.items()},
         **{f"holder: {name}": rows.holder_body(holder) for name, holder in HOLDERS.items()},
+        **{f"run: {name}": rows.run_body(run) for name, run in RUNS.items()},
         **{f"metadata: {name}": rows.metadata_body(metadata) for name, metadata in METADATA.items()},
         **{f"id: {name}": ormsgpack.packb(rows.pack_id(text)) for name, text in IDS.items()},
     }
@@ -118,6 +136,11 @@ def test_P36_holders_written_once_stay_readable(name: str):
     assert rows.holder_again(stored(f"holder: {name}")) == HOLDERS[name]
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_P36_runs_written_once_stay_readable(name: str):
+    assert rows.run_row(RUNS[name].epoch, stored(f"run: {name}")) == RUNS[name]
+
+
 @pytest.mark.parametrize("name", METADATA)
 def test_P36_metadata_written_once_stays_readable(name: str):
     assert rows.metadata_again(stored(f"metadata: {name}")) == METADATA[name]
@@ -132,6 +155,7 @@ READERS: dict[str, Any] = {
     "checkpoint": lambda body: rows.checkpoint_row(1, 0, b"", body),
     "write": rows.write_items,
     "holder": rows.holder_again,
+    "run": lambda body: rows.run_row(1, body),
 }
 
 

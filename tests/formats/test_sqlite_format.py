@@ -118,6 +118,19 @@ def test_P36_a_deleted_thread_is_still_deleted(saver: SqliteSaver, way: Way):
     assert incarnation == (2,)
 
 
+def test_P36_its_threads_are_listed_and_their_runs_as_far_as_they_were_recorded(saver: SqliteSaver, fixture: Path):
+    listed = {thread.thread_id: thread for thread in saver.list_threads()}
+    assert {name: thread.status for name, thread in listed.items()} == {
+        "finished": "idle",
+        "paused": "interrupted",
+        "failed": "error",
+        "fork": "interrupted",
+    }
+    assert len(listed["paused"].interrupts) == 2
+    runs = [(run.status, run.steps, run.attempts) for run in saver.list_runs("finished")]
+    assert runs == ([] if fixture.stem == "v1" else [("done", 3, 5), ("done", 3, 5)])
+
+
 def test_P36_todays_code_makes_the_newest_fixture(tmp_path: Path):
     # Where this fails on purpose, the format has changed: give it a new number, and a fixture of its own.
     made = tmp_path / "made.db"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from perdure.bridge import run_blocking
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import RESULT, ROOT_NS, Commit, Loaded, RecordStore, Status
 from perdure.checkpoint.saver import Saver
 from perdure.engine.frontier import expanded
@@ -94,9 +95,9 @@ class Mortal(WrappingRecords):
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         pass
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         if self.life.process.alive:
-            await super().release(thread, token, epoch, status)
+            await super().release(thread, token, epoch, status, run)
 
     async def close(self) -> None:
         pass

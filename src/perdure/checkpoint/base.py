@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from perdure.absent import missing
 from perdure.bridge import run_blocking
+from perdure.checkpoint.listing import HasIndex
 from perdure.checkpoint.making import copy_checkpoint as copy_checkpoint
 from perdure.checkpoint.making import create_checkpoint as create_checkpoint
 from perdure.checkpoint.making import empty_checkpoint as empty_checkpoint
@@ -26,6 +27,7 @@ from perdure.types import InterruptPage, RunnableConfig
 
 if TYPE_CHECKING:
     from perdure.checkpoint.inbox import Inbox
+    from perdure.checkpoint.index import Index
     from perdure.checkpoint.serde.base import SerializerProtocol
 
 V = TypeVar("V", int, float, str)
@@ -94,7 +96,7 @@ def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[st
     return task_path, task_id, idx
 
 
-class BaseCheckpointSaver(Generic[V]):
+class BaseCheckpointSaver(HasIndex, Generic[V]):
     """Base of all savers.
 
     Args:
@@ -223,6 +225,11 @@ class BaseCheckpointSaver(Generic[V]):
         from perdure.checkpoint.foreign import inbox_of
 
         return inbox_of(self, blocking=blocking)
+
+    def _index(self, *, blocking: bool) -> Index:
+        from perdure.checkpoint.foreign import ForeignIndex
+
+        return ForeignIndex(self, blocking=blocking)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple` for async code."""

@@ -37,14 +37,21 @@ def is_dead(lease: LeaseRow) -> bool:
 
     False where nothing can be proved: another host, another container, a system without /proc (macOS, Windows) whose pid is in use.
     """
+    return lives(lease) is False
+
+
+def lives(lease: LeaseRow) -> bool | None:
+    """Whether the process of a lease's holder is proved alive (True) or dead (False); None where nothing can be proved."""
     other = lease.holder
     if lease.token is None or other is None:
-        return False
+        return None
     _, host, boot, _ = _me()
     if other.host != host or other.boot != boot or not boot:
-        return False
+        return None
     started = _start_of(other.pid)
-    return started != other.started if started else not _exists(other.pid)
+    if started:
+        return started == other.started
+    return None if _exists(other.pid) else False
 
 
 def _boot() -> str:

@@ -7,11 +7,12 @@ together, and a later row has a larger number. Rows are immutable but for those 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.index_records import IndexPort, RunRow
 
 if TYPE_CHECKING:
     from perdure.checkpoint.heads import Head
@@ -316,6 +317,8 @@ class Commit:
         """A thread of the store makes it durable: see `landing`."""
         self.landing = landing
 
+    run: RunRow | None = None  # replaces what was recorded of it; with `take` and `once`, records `RUNS_KEPT` epochs behind go
+
 
 class Have(NamedTuple):
     """What the caller of `load` has already, of the checkpoint that it expects to be the one.
@@ -372,7 +375,7 @@ class StaleLoad(Exception):
     """The thread moved on between load and commit. Internal: whoever gets it loads again and decides anew."""
 
 
-class RecordStore(Protocol):
+class RecordStore(IndexPort, Protocol):
     """The port to a database: each call is one transaction there. Every backend implements it, for blocking and for suspending
     callers (one class over two connections).
     """
@@ -426,19 +429,6 @@ class RecordStore(Protocol):
         """(namespace, id) of the checkpoints whose parent is the one with that id, oldest first."""
         ...
 
-    async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
-    ) -> list[ThreadRow]:
-        """Up to `limit` threads by id, from just after `after` on.
-
-        Args:
-            after: the last id that was seen.
-            limit: how many.
-            statuses: only threads with one of these; none given: all. A store that does not know them passes over this.
-            prefix: only threads whose ids begin with it.
-        """
-        ...
-
     async def commit(self, commit: Commit) -> None:
         """Store it all, or raise and store nothing. Once asked for, it is carried out even if the caller is cancelled while it waits:
         what it holds is nowhere else.
@@ -454,8 +444,8 @@ class RecordStore(Protocol):
         """
         ...
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
-        """Give a lease back outside of a commit, if it is still held. Carried out even if the caller is cancelled while it waits."""
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
+        """Give a lease back outside of a commit, if still held, with its run's record; carried out even if the caller is cancelled."""
         ...
 
     async def delete(self, thread: str) -> None:

@@ -10,6 +10,7 @@ otherwise. Reading checks the shape and raises CorruptRecord, so a damaged or fo
     pending     [path, origin, triggers]
     write       [1, [[channel, tag, data] | [channel, ref] | [channel, manifest], …]]
     holder      [1, run_id, host, boot, pid, started, since_ns] | [1, run_id, host, boot, pid, started, since_ns, lease_ns]
+    run         [1, run_id, graph, status, started_ns, ended_ns, steps, entries, error, context, branch]
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import ormsgpack
 
 from perdure.checkpoint.incremental import manifest
 from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.index_records import OUTCOMES, RunRow
 from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, Record, WriteItem
 from perdure.errors import CorruptRecord, UnknownFormat
 
@@ -142,9 +144,41 @@ def holder_again(body: bytes) -> Holder:
     return Holder(*fields[1:])
 
 
+def run_body(run: RunRow) -> bytes:
+    """All of the record of a run but its key (epoch)."""
+    begun = (run.run_id, run.graph, run.status, run.started_ns)
+    return _pack([FORMAT, *begun, run.ended_ns, run.steps, dict(run.entries), run.error, run.context, run.branch])
+
+
+def run_row(epoch: int, body: bytes) -> RunRow:
+    """The record again.
+
+    Raises:
+        CorruptRecord: the bytes are not the record of a run; UnknownFormat if a newer version wrote them.
+    """
+    fields = _open(body, 11, f"run {epoch}")[1:]
+    run = RunRow(epoch, *fields)
+    numbers = (run.started_ns, 0 if run.ended_ns is None else run.ended_ns, run.steps)
+    texts = (run.run_id, run.graph, run.error or "", run.branch or "")
+    if (
+        run.status not in OUTCOMES
+        or any(type(number) is not int for number in numbers)
+        or not all(type(text) is str for text in texts)
+        or type(run.entries) is not dict
+        or not all(type(name) is str and type(times) is int for name, times in run.entries.items())
+    ):
+        raise CorruptRecord(f"run {epoch} does not have the shape of format {FORMAT}")
+    return run
+
+
 def metadata_body(metadata: dict[str, Any]) -> bytes:
     """The metadata of a thread: scalars by name."""
     return _pack(metadata)
+
+
+def metadata_part(key: str, text: str) -> bytes:
+    """The bytes that the metadata of a thread hold where they have this text under this key."""
+    return b"".join(_pack(each.encode("utf-8", "surrogatepass").decode("utf-8", "replace")) for each in (key, text))
 
 
 def metadata_again(body: bytes) -> dict[str, Any]:

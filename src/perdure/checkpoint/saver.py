@@ -12,6 +12,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
 from perdure.checkpoint.heads import HEAD_CACHE, Heads
 from perdure.checkpoint.inbox import Inbox
+from perdure.checkpoint.index import Index
 from perdure.checkpoint.lease import LEASE_SECONDS, LONGEST_LEASE
 from perdure.checkpoint.line import Line
 from perdure.checkpoint.saving import delete
@@ -166,6 +167,12 @@ class Saver(Movable, BaseCheckpointSaver[int]):
     def _inbox(self, *, blocking: bool) -> Inbox:
         records = self.blocking() if blocking else self.suspending()
         return Inbox(lambda _: records, self.serde, self.clock)
+
+    def _index(self, *, blocking: bool) -> Index:
+        records = self.blocking() if blocking else self.suspending()
+        # Whoever lists threads only looks: one question of a class that is not registered here must not hide the others (P31).
+        keeping = getattr(self.serde, "with_on_unknown", None)
+        return Index(lambda: records, self.serde if keeping is None else keeping("keep"), self.clock)
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove every row of a thread, and refuse late writes to it from then on. A run on it ends with ThreadDeleted.

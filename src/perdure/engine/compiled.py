@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from perdure.bridge import inner, iterate_blocking, run_blocking
@@ -14,6 +15,7 @@ from perdure.engine.history import History, call_config
 from perdure.engine.inbox import HasInbox
 from perdure.engine.lifetime import Batches, exhaust, inside, root, told
 from perdure.engine.options import Options, RunOptions
+from perdure.engine.recovery import HasRecovery
 from perdure.engine.run import NO_EVENTS, Run
 from perdure.engine.runners_blocking import BlockingRunner
 from perdure.engine.travel import HasBranches
@@ -23,12 +25,13 @@ from perdure.streaming.modes import NOTHING, Shapes, Wanted, wanted
 from perdure.types import GraphOutput, RunnableConfig, StateSnapshot, StateUpdate, ensure_valid_checkpointer
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.records import ThreadRow
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
     from perdure.engine.session import Access
 
 
-class CompiledGraph(HasCache, HasInbox, HasBranches):
+class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
     """A graph that can run.
 
     Args:
@@ -231,9 +234,16 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
         return await arun_batch(self.ainvoke, inputs, config, return_exceptions=return_exceptions, kwargs=kwargs)
 
     def _begin(
-        self, runner: Runner, given: Any, config: Any, settings: Options, want: Wanted, shown: Wanted
+        self,
+        runner: Runner,
+        given: Any,
+        config: Any,
+        settings: Options,
+        want: Wanted,
+        shown: Wanted,
+        still: ThreadRow | None = None,
     ) -> tuple[Run, Batches]:
-        """A run and the flow that runs it; inside a node, the run of a subgraph."""
+        """A run and the flow that runs it; inside a node, the run of a subgraph. It only begins if the thread is `still` like that."""
         modes = want.modes | shown.modes
         below = want.modes if want.subgraphs else NO_EVENTS
         own = checked(config)
@@ -253,6 +263,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches):
         access = None
         if saver:
             access = access_for(saver, bound, blocking=isinstance(runner, BlockingRunner), durability=settings.durability)
+            access = access if still is None else replace(access, still=still)
         if self.lacks_cache:
             warn_of_no_cache(self.program)
         run = Run(

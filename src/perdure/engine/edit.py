@@ -27,6 +27,7 @@ from perdure.engine.session import Session
 from perdure.engine.snapshot import address_of
 from perdure.engine.task import Entry, Task
 from perdure.errors import InvalidArgument, InvalidUpdateError, UnknownCheckpoint
+from perdure.runtime.config import stored_metadata
 from perdure.types import RunnableConfig, Send, StateUpdate
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Edits:
             )
         session = Session(access, loaded, self._runner, (graph.program.name, graph.program.fingerprint))
         session.refuse_if_busy()
+        session.describe(stored_metadata(config, access.persist))
         run = Run(graph.program, config, self._runner)
         restored = open_books(run, session, loaded)
         journal = run.journal

@@ -116,8 +116,9 @@ async def run_entry(run: Run, opened: Opened, value: Any, origin: int) -> None:
     except InvalidState:
         # No code but a mended input could go on from this one: it is refused, and nothing is stored (P32).
         raise
-    except BaseException:
+    except BaseException as error:
         # The input was accepted: it is kept, and a resume takes it in again (P3).
+        journal.session.failed(error)
         await journal.flush("error")
         raise
     run.last_step = live.step + run.limit
@@ -139,6 +140,8 @@ async def flush_move(run: Run, move: Move) -> None:
     journal = run.journal
     if journal is None:
         return
+    if move == "limit":
+        journal.session.failed(f"GraphRecursionError: recursion limit of {run.limit} reached")
     if move == "go":
         await journal.flush()
     elif move == "done" or (move == "drain" and run.parent is None):

@@ -399,6 +399,8 @@ class Journal:
                     session.hold(True)
                 return
         commit = session.commit_for(op, status)
+        if status is None:
+            session.tell(commit)
         self.fill(commit)
         failpoint("engine.commit.before")
         if self.durability != "async" or op != "keep":

@@ -33,13 +33,16 @@ async def root(run: Run, given: Any, access: Access | None, wait: float | None) 
                 yield events
         finally:
             await steps.aclose()
-    except Exception:
+    except Exception as error:
         failed = True
+        if run.journal is not None:
+            run.journal.session.failed(error)
         raise
     finally:
         try:
             if run.journal is not None:
                 # Still held where the run did not come to its end. If its listener left, or it was cancelled, nothing is wrong with it.
+                run.journal.session.left()
                 await run.journal.session.let_go("error" if failed else "interrupted" if run.outcome != "done" else "idle")
         finally:
             await run.runner.close()

@@ -179,6 +179,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     if failed:
         await stop_between(run, tasks, failed, told)
     _note(journal, live, tasks)
+    journal.session.tried(run, tasks)
     live.step += 1
     identity = journal.session.numbers.checkpoint(live.step)
     try:
@@ -186,11 +187,14 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         warn_of_changes(run, done)
         _validate(run, done)
         journal.checkpoint(live, "loop", run.changed, identity=identity, ran=frontier.of_results(done), metadata=run.metadata)
-    except BaseException:
+    except BaseException as error:
         # The results were good, applying them was not: they are kept, so that only the mistake has to be mended (P2).
+        journal.session.failed(error)
         await journal.flush("error")
         raise
     run.move = next_move(run, [task.node.name for task in done])
+    if journal.child_of is None and journal.session.record is not None:
+        journal.session.record.steps += 1
     await flush_move(run, run.move)
 
 

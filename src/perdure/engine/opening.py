@@ -20,6 +20,7 @@ from perdure.engine.journal import Journal
 from perdure.engine.live import Live
 from perdure.engine.places import locate
 from perdure.engine.plan import next_move
+from perdure.engine.record import RunRecord
 from perdure.engine.reopening import apply_command, go_on, start_with_command
 from perdure.engine.restore import Kept, Restored
 from perdure.engine.session import Access, Session
@@ -47,6 +48,7 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
         ThreadBusy: another run holds the thread, and `wait` is over.
         UnknownThread, UnknownCheckpoint, EmptyInputError, UnknownInterruptError: there is nothing to do that for.
         UnknownKey, InvalidUpdateError, NotStorable: the input cannot be taken.
+        MovedOn: the thread is not as the access wants it.
     """
     if isinstance(given, Command):
         entrypoint = None if run.program.single_output is None else run.program.name
@@ -72,7 +74,9 @@ async def _open_saved(run: Run, given: Any, access: Access) -> Opened:
     while True:
         try:
             loaded, inside, target = await load(access, run, given)
+            access.refuse_if_moved_on(loaded.thread)
             session = Session(access, loaded, run.runner, (run.program.name, run.program.fingerprint))
+            session.record = RunRecord(run, access.run_id, access.clock.now_ns())
             session.refuse_if_busy()
             return await open_in(run, session, loaded, given, inside=inside, target=target)
         except StaleLoad:
@@ -204,6 +208,8 @@ async def open_in(
     run.metadata = stored_metadata(run.config, session.access.persist)
     if run.parent is not None:
         run.metadata["parents"] = run.parents
+    if child_of is None:
+        session.describe(run.metadata)
     if given is not None and not isinstance(given, Command):
         return await take_input(run, given)
     if restored is None:

@@ -85,7 +85,9 @@ async def go_on(
         return opened
     run.last_step = live.step + run.limit
     opened.move = "done" if live.is_over else "go"
-    if opened.move == "go" or not journal.is_empty or session.held:
+    # A run that died without leaving anything to do (durability "exit") left the thread "busy": now it is not.
+    left_busy = thread.status == "busy" and not is_child
+    if opened.move == "go" or not journal.is_empty or session.held or left_busy:
         await flush_move(run, opened.move)
     return opened
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from perdure.checkpoint.records import (
     RecordStore,
     StaleLoad,
     Status,
+    ThreadRow,
     ThreadUpdate,
 )
 from perdure.checkpoint.saving import save
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.engine.ports import InFlight, Runner
+    from perdure.engine.record import RunRecord
+    from perdure.engine.run import Run
+    from perdure.engine.task import Task
     from perdure.types import Durability
 
 
@@ -59,6 +63,7 @@ class Access:
         keep: told of each session that begins to hold its lease, so that it is renewed; and again when it lets go.
         persist: keys of `configurable` that are stored with checkpoints.
         heads: what is remembered of the newest states.
+        still: the run is only wanted if the thread is still as it was here: nobody has taken its lease since.
     """
 
     records: RecordStore
@@ -74,6 +79,7 @@ class Access:
     keep: Callable[[str, str, int, bool], None]
     persist: tuple[str, ...] = ()
     heads: Heads | None = None
+    still: ThreadRow | None = None
 
     async def load(self, checkpoint: str | BranchName | None) -> Loaded:
         """A checkpoint of the root: that of an id, the tip of a named branch, or the head. What is remembered of it is not read again."""
@@ -86,6 +92,20 @@ class Access:
         if loaded.spared:
             loaded.head = head
         return loaded
+
+    def refuse_if_moved_on(self, thread: ThreadRow) -> None:
+        """Refuse a thread that somebody has written to since it was as `still`.
+
+        Raises:
+            MovedOn: somebody has.
+        """
+        seen = self.still
+        if seen is not None and (thread.incarnation, thread.lease.epoch) != (seen.incarnation, seen.lease.epoch):
+            raise MovedOn(self.thread)
+
+
+class MovedOn(Exception):
+    """Somebody else took a thread up first. Internal: whoever gets it leaves the thread alone."""
 
 
 class Writes:
@@ -117,8 +137,10 @@ class Session:
         "incarnation",
         "lease_ns",
         "loaded",
+        "metadata",
         "numbers",
         "over",
+        "record",
         "runner",
         "taking",
         "thread",
@@ -145,6 +167,8 @@ class Session:
         self.taking = False
         self.writes = Writes()
         self.graph = graph
+        self.metadata: dict[str, Any] | None = None
+        self.record: RunRecord | None = None
 
     def seen_from(self, runner: Runner) -> Session:
         """The same hold on the thread, for a subgraph whose calls are of another colour than those of the run around."""
@@ -203,8 +227,37 @@ class Session:
             numbers.newest,
         )
         if status is not None:
-            commit.update = ThreadUpdate(status, *self.graph)
+            commit.update = ThreadUpdate(status, *self.graph, None if self.held else self.metadata)
+            if self.record is not None:
+                commit.run = self.record.row(self.epoch, status, commit.now_ns)
         return commit
+
+    def tell(self, commit: Commit) -> None:
+        """Put the record of the run into a commit in the middle of it, if the one that is stored has become old."""
+        record = self.record
+        if record is not None and record.is_due(commit.now_ns):
+            commit.run = record.row(self.epoch, "busy", commit.now_ns)
+
+    def failed(self, cause: BaseException | str) -> None:
+        """Note what ends the run."""
+        if self.record is not None:
+            self.record.failed(cause)
+
+    def left(self) -> None:
+        """Note that the run ends because nobody listens to it any more."""
+        if self.record is not None:
+            self.record.left = True
+
+    def tried(self, run: Run, tasks: Sequence[Task]) -> None:
+        """Note how often the code of a super-step's tasks was entered."""
+        if self.record is not None:
+            self.record.note(run, tasks)
+
+    def describe(self, metadata: dict[str, Any]) -> None:
+        """What a run or an edit says of the thread: it is added to what is known of it, with the first write."""
+        known = self.loaded.thread.metadata
+        if any(key not in known or type(known[key]) is not type(new) or known[key] != new for key, new in metadata.items()):
+            self.metadata = {**known, **metadata}
 
     async def store(self, commit: Commit) -> None:
         """Make a commit durable.
@@ -327,6 +380,8 @@ class Session:
 
     async def _give_back(self, status: Status) -> None:
         try:
-            await self.access.records.release(self.thread, self.token, self.epoch, status)
+            now_ns = self.access.clock.now_ns()
+            run = None if self.record is None else self.record.row(self.epoch, status, now_ns)
+            await self.access.records.release(self.thread, self.token, self.epoch, status, run)
         except Exception:  # noqa: BLE001 - the first error is the one to report; this saver waits for nobody, others for the lease to run out
             self.access.watch.left_behind(self.thread, self.token, self.epoch)

@@ -109,6 +109,12 @@ async def stop_between(run: Run, tasks: list[Task], failed: list[Task], told: li
         failed = failed or [task for task in finished if task.error is not None]
         for task in tasks:
             _stage_unfinished(run, journal, task)
+        journal.session.tried(run, tasks)
+        cause = failed[0].error if failed else "cancelled" if cancelled else None
+        if cause is not None:
+            journal.session.failed(cause)
+        if left:
+            journal.session.left()
         otherwise = "error" if failed or cancelled else _ending(run, tasks)
         await journal.flush(_ending_of_left(run, tasks) if left else otherwise)
         await journal.session.settle()

@@ -49,6 +49,7 @@ class Task:
         stored: its result is stored already.
         recorded: so is its failure; `error` only stands for it.
         attempt: number of the attempt that runs or ran last, from 1.
+        counted: how many of them are in the record of the run.
         memories: newest checkpoints of the remembering subgraphs that it ran, by namespace.
         ended: books of the subgraphs that ended well and are not stored, as durability "exit" has it.
         handled: the task that handles its failure, or for a handler None.
@@ -73,6 +74,7 @@ class Task:
     stored = False
     recorded = False
     attempt = 0
+    counted = 0
     first_attempt = 0.0
     calls = 0
     called = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from perdure.constants import DEFAULT_HANDLER, END, HANDLER_PREFIX, JOIN_PREFIX, START
+from perdure.constants import DEFAULT_HANDLER, DEFAULT_NAME, END, HANDLER_PREFIX, JOIN_PREFIX, START
 from perdure.engine.program import Branch, Call, Join, Node, Program, StateView
 from perdure.errors import InvalidGraph, UnknownNode
 from perdure.graph.branches import BranchSpec, command_destinations
@@ -24,8 +24,6 @@ from perdure.types import TimeoutPolicy, seconds_of
 if TYPE_CHECKING:
     from perdure.graph.state import StateGraph
     from perdure.types import All
-
-DEFAULT_NAME = "Perdure"
 
 
 def build_program(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.testing.wrapping import WrappingRecords
 
@@ -108,12 +110,20 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["made_of"] += 1
         return await super().made_of(thread, checkpoint)
 
-    async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
-    ) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, **conditions: Any) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         self.trips.calls["threads"] += 1
-        return await super().threads(after=after, limit=limit, statuses=statuses, prefix=prefix)
+        return await super().threads(after=after, limit=limit, **conditions)
+
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+        """See `RecordStore.recent`."""
+        self.trips.calls["recent"] += 1
+        return await super().recent(before=before, limit=limit, **conditions)
+
+    async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
+        """See `RecordStore.runs`."""
+        self.trips.calls["runs"] += 1
+        return await super().runs(thread, before=before, limit=limit)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -121,10 +131,10 @@ class CountingRecords(WrappingRecords):
         self.trips.commits.append(commit)
         await super().commit(commit)
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """See `RecordStore.release`."""
         self.trips.calls["release"] += 1
-        await super().release(thread, token, epoch, status)
+        await super().release(thread, token, epoch, status, run)
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""

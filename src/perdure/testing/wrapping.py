@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.transfer.port import Arrival, Stretch, movable
@@ -57,11 +58,17 @@ class WrappingRecords:
         """See `RecordStore.made_of`."""
         return await self.inner.made_of(thread, checkpoint)
 
-    async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
-    ) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, **conditions: Any) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self.inner.threads(after=after, limit=limit, statuses=statuses, prefix=prefix)
+        return await self.inner.threads(after=after, limit=limit, **conditions)
+
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+        """See `RecordStore.recent`."""
+        return await self.inner.recent(before=before, limit=limit, **conditions)
+
+    async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
+        """See `RecordStore.runs`."""
+        return await self.inner.runs(thread, before=before, limit=limit)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -71,9 +78,9 @@ class WrappingRecords:
         """See `RecordStore.renew`."""
         await self.inner.renew(leases, lease_ns)
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """See `RecordStore.release`."""
-        await self.inner.release(thread, token, epoch, status)
+        await self.inner.release(thread, token, epoch, status, run)
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 from perdure.backends.memory import moving
 from perdure.checkpoint import lease
+from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -37,7 +39,7 @@ from perdure.turns import is_held_here, refuse_inside, turn_lock
 class _Thread:
     """All rows of one thread."""
 
-    __slots__ = ("branches", "by_id", "checkpoints", "children", "names", "numbers", "order", "row", "values", "writes")
+    __slots__ = ("branches", "by_id", "checkpoints", "children", "names", "numbers", "order", "row", "runs", "values", "writes")
 
     def __init__(self, row: ThreadRow) -> None:
         self.row = row
@@ -48,6 +50,7 @@ class _Thread:
         self.writes: dict[int, dict[tuple[int, str, int], WriteRow]] = {}
         self.children: dict[int, dict[tuple[int, str, int], ChildRow]] = {}
         self.branches: dict[str, int] = {}
+        self.runs: dict[int, RunRow] = {}
         self.names: dict[int, str] = {ROOT_NS: ""}
         self.numbers: dict[str, int] = {"": ROOT_NS}
 
@@ -56,6 +59,15 @@ class _Thread:
             self.branches.pop(branch, None)
         else:
             self.branches[branch] = head
+
+    def note(self, commit: Commit) -> None:
+        """Keep the record of a commit's run; where the run begins, let those go that lie far behind."""
+        if commit.run is None:
+            return
+        self.runs[commit.run.epoch] = commit.run
+        last = 0 if commit.lease in {"keep", "release"} else commit.epoch - RUNS_KEPT
+        for epoch in [epoch for epoch in self.runs if epoch <= last]:
+            del self.runs[epoch]
 
     def number_of_namespace(self, namespace: str | int) -> int | None:
         return namespace if isinstance(namespace, int) else self.numbers.get(namespace)
@@ -216,19 +228,66 @@ class MemoryRecords:
             return [(found.names[ns], row.id) for row in after if row.parent == n]
 
     async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        statuses: Collection[Status] = (),
+        prefix: str = "",
+        graph: str | None = None,
+        updated_after: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         self._open()
         with self._lock:
-            names = sorted(
-                name
-                for name, found in self._threads.items()
-                if (after is None or name > after)
-                and name.startswith(prefix)
-                and (not statuses or found.row.status in statuses)
-            )
-            return [self._copy(self._threads[name].row) for name in names[:limit]]
+            rows = self._listed(statuses, prefix, graph, updated_after, metadata)
+            found = sorted((row for row in rows if after is None or row.thread > after), key=lambda row: row.thread)
+            return [self._copy(row) for row in found[: max(0, limit)]]
+
+    async def recent(
+        self,
+        *,
+        before: tuple[int, str] | None,
+        limit: int,
+        statuses: Collection[Status] = (),
+        prefix: str = "",
+        graph: str | None = None,
+        updated_after: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[ThreadRow]:
+        """See `RecordStore.recent`."""
+        with self._lock:
+            rows = self._listed(statuses, prefix, graph, updated_after, metadata)
+            placed = [((row.updated_ns, row.thread), row) for row in rows]
+            found = sorted((each for each in placed if before is None or each[0] < before), key=lambda each: each[0])
+            return [self._copy(row) for _, row in found[::-1][: max(0, limit)]]
+
+    def _listed(
+        self,
+        statuses: Collection[Status],
+        prefix: str,
+        graph: str | None,
+        updated_after: int | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> list[ThreadRow]:
+        return [
+            row
+            for row in (found.row for found in self._threads.values())
+            if row.thread.startswith(prefix)
+            and (not statuses or row.status in statuses)
+            and (graph is None or row.graph == graph)
+            and (updated_after is None or row.updated_ns > updated_after)
+            and (not metadata or metadata.keys() <= row.metadata.keys())
+        ]
+
+    async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
+        """See `RecordStore.runs`."""
+        with self._lock:
+            found = self._threads.get(thread)
+            epochs = [] if found is None else sorted(found.runs, reverse=True)
+            wanted = [epoch for epoch in epochs if before is None or epoch < before][: max(0, limit)]
+            return [] if found is None else [found.runs[epoch] for epoch in wanted]
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -238,7 +297,9 @@ class MemoryRecords:
             self._check(commit, None if found is None else found.row)
             failpoint("memory.commit.before")
             if found is None:
-                row = ThreadRow(commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns)
+                row = ThreadRow(
+                    commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns, updated_ns=commit.now_ns
+                )
                 found = _Thread(row)
             _refuse_twice(found, commit)
             after = lease.after(commit, found.row.lease, self._clock.now_ns())
@@ -259,6 +320,7 @@ class MemoryRecords:
 
     def _apply(self, found: _Thread, commit: Commit, after: LeaseRow) -> None:
         row = found.row
+        found.note(commit)
         for ns, name in commit.namespaces:
             found.names[ns] = name
             found.numbers[name] = ns
@@ -306,13 +368,16 @@ class MemoryRecords:
                 if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
                     found.row.lease.expires_ns = expires_ns
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """See `RecordStore.release`."""
         with self._lock:
             found = self._threads.get(thread)
             if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
                 found.row.lease = LeaseRow(None, epoch)
                 found.row.status = status
+                if run is not None:
+                    found.runs[run.epoch] = run
+                    found.row.updated_ns = max(found.row.updated_ns, run.ended_ns or 0)
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""

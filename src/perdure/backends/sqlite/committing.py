@@ -8,8 +8,9 @@ from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.loading import thread_row
 from perdure.backends.sqlite.schema import Database
 from perdure.checkpoint import lease
+from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
 from perdure.checkpoint.records import RESULT, Commit, LeaseRow, Status, ThreadRow
-from perdure.checkpoint.rows import checkpoint_body, holder_body, metadata_body, pack_id, write_body
+from perdure.checkpoint.rows import checkpoint_body, holder_body, metadata_body, pack_id, run_body, write_body
 from perdure.errors import SaveFailed
 from perdure.failpoints import failpoint
 
@@ -28,6 +29,7 @@ class Encoded(NamedTuple):
     replaced: list[tuple[int, int, str, int, bytes]]
     holder: bytes | None
     metadata: bytes | None
+    run: bytes | None
 
 
 def encode(what: Commit) -> Encoded:
@@ -49,6 +51,7 @@ def encode(what: Commit) -> Encoded:
         [row for row in writes if row[3] < RESULT],
         None if what.holder is None or what.lease != "take" else holder_body(what.holder),
         None if update is None or update.metadata is None else metadata_body(update.metadata),
+        None if what.run is None else run_body(what.run),
     )
 
 
@@ -86,6 +89,10 @@ def _insert(database: Database, key: int, what: Commit, rows: Encoded) -> None:
             database.execute(sql.DELETE_BRANCH, (key, name))
         else:
             database.execute(sql.REPLACE_BRANCH, (key, name, head))
+    if what.run is not None:
+        database.execute(sql.REPLACE_RUN, (key, what.run.epoch, rows.run))
+        if what.lease in {"take", "once"} and what.epoch > RUNS_KEPT:
+            database.execute(sql.DELETE_OLD_RUNS, (key, what.epoch - RUNS_KEPT))
     if rows.checkpoints:
         many(sql.INSERT_CHECKPOINT, [(key, *row) for row in rows.checkpoints])
 
@@ -164,12 +171,14 @@ def renew(database: Database, leases: list[tuple[str, str, int]], lease_ns: int)
     database.execute(sql.COMMIT)
 
 
-def release(database: Database, thread: str, token: str, epoch: int, status: Status, now_ns: int) -> None:
-    """Give a lease back if it is still held, and say how the thread stands."""
+def release(database: Database, thread: str, token: str, epoch: int, status: Status, run: RunRow | None, now_ns: int) -> None:
+    """Give a lease back if it is still held, and say how the thread stands and what became of the run."""
     database.execute(sql.BEGIN_WRITE)
     row = database.execute(sql.THREAD_KEY, (thread,)).fetchone()
     if row is not None and database.execute(sql.GIVE_BACK, (None, 0, 0, row[0], token, epoch)).rowcount:
         database.execute(sql.UPDATE_STATUS, (status, now_ns, row[0]))
+        if run is not None:
+            database.execute(sql.REPLACE_RUN, (row[0], run.epoch, run_body(run)))
     failpoint("sqlite.release.before")
     database.execute(sql.COMMIT)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, repeat
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.schema import Database
 from perdure.checkpoint.incremental.manifest import merged_spans
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -26,10 +27,22 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
-from perdure.checkpoint.rows import checkpoint_row, holder_again, metadata_again, pack_id, unpack_id, write_items
+from perdure.checkpoint.rows import (
+    checkpoint_row,
+    holder_again,
+    metadata_again,
+    metadata_part,
+    pack_id,
+    run_row,
+    unpack_id,
+    write_items,
+)
 
 ANY_NUMBER = (1 << 32) - 1
 """No row has a larger number."""
+
+ANY_EPOCH = (1 << 63) - 1
+"""No lease has a larger one."""
 
 WINDOW = 64
 """Rows that are looked at in a row for ancestors, before the next one is sought by its number: another branch may lie between."""
@@ -119,20 +132,70 @@ def made_of(database: Database, thread_id: str, checkpoint: str) -> list[tuple[s
 
 
 def threads(
-    database: Database, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+    database: Database,
+    after: str | None,
+    limit: int,
+    statuses: Collection[Status],
+    prefix: str,
+    graph: str | None,
+    updated_after: int | None,
+    metadata: Mapping[str, Any] | None,
 ) -> list[ThreadRow]:
-    """See `RecordStore.threads`."""
+    """See `IndexPort.threads`."""
+    wanted = [(sql.AFTER, after), *_conditions(prefix, graph, updated_after, metadata)]
+    found = _listed(database, wanted, statuses, limit, by_time=False)
+    return list(islice(merge(*found, key=lambda row: row.thread), limit))
+
+
+def recent(
+    database: Database,
+    before: tuple[int, str] | None,
+    limit: int,
+    statuses: Collection[Status],
+    prefix: str,
+    graph: str | None,
+    updated_after: int | None,
+    metadata: Mapping[str, Any] | None,
+) -> list[ThreadRow]:
+    """See `IndexPort.recent`."""
+    wanted = [(sql.OLDER, before), *_conditions(prefix, graph, updated_after, metadata)]
+    found = _listed(database, wanted, statuses, limit, by_time=True)
+    return list(islice(merge(*found, key=lambda row: (row.updated_ns, row.thread), reverse=True), limit))
+
+
+def _conditions(
+    prefix: str, graph: str | None, updated_after: int | None, metadata: Mapping[str, Any] | None
+) -> list[tuple[str, Any]]:
+    """Conditions and what each compares with; None: there is no such condition."""
+    # Leaves out threads without these texts, not decoding the metadata of each.
+    parts = [(sql.HAVING, metadata_part(key, text)) for key, text in (metadata or {}).items() if isinstance(text, str)]
+    own = [(sql.FROM, prefix or None), (sql.BELOW, past(prefix)), (sql.OF_GRAPH, graph), (sql.UPDATED_AFTER, updated_after)]
+    return [*own, *parts]
+
+
+def _listed(
+    database: Database, wanted: Iterable[tuple[str, Any]], statuses: Collection[Status], limit: int, *, by_time: bool
+) -> list[list[ThreadRow]]:
+    """The first threads of each status: each is one walk along an index, in order, and stops at the limit."""
     if limit <= 0:
         return []
-    conditions = {
-        sql.AFTER: after,
-        sql.FROM: prefix or None,
-        sql.BELOW: past(prefix),
-        sql.OF_STATUS: json.dumps(sorted(statuses)) if statuses else None,
-    }
-    given = {condition: value for condition, value in conditions.items() if value is not None}
+    found: list[list[ThreadRow]] = []
+    database.execute(sql.BEGIN_READ)
     now = database.clock.now_ns()
-    return [thread_row(row, now) for row in database.execute(sql.threads(given), (*given.values(), limit))]
+    for status in sorted(set(statuses)) or (None,):
+        given = [(condition, value) for condition, value in (*wanted, (sql.OF_STATUS, status)) if value is not None]
+        values = [each for _, value in given for each in (value if isinstance(value, tuple) else (value,))]
+        statement = sql.threads([condition for condition, _ in given], by_time=by_time)
+        rows = database.execute(statement, (*values, limit))
+        found.append([thread_row(row, now) for row in rows])
+    database.execute(sql.COMMIT)
+    return found
+
+
+def runs(database: Database, thread_id: str, before: int | None, limit: int) -> list[RunRow]:
+    """See `IndexPort.runs`."""
+    last = ANY_EPOCH if before is None else before
+    return [run_row(*row) for row in database.execute(sql.RUNS, (thread_id, last, max(0, limit)))]
 
 
 # --------------------------------------------------------------------------------------------------------------------- threads

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from perdure.backends.sqlite import committing, loading, moving
 from perdure.backends.sqlite.connections import SqlitePort
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
 from perdure.checkpoint.transfer.port import Arrival, Stretch
 from perdure.checkpoint.transfer.raw import Place, RawRow
@@ -62,10 +64,36 @@ class SqliteRecords:
         return await self._port.run(loading.made_of, thread, checkpoint)
 
     async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        statuses: Collection[Status] = (),
+        prefix: str = "",
+        graph: str | None = None,
+        updated_after: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self._port.run(loading.threads, after, limit, statuses, prefix)
+        return await self._port.run(loading.threads, after, limit, statuses, prefix, graph, updated_after, metadata)
+
+    async def recent(
+        self,
+        *,
+        before: tuple[int, str] | None,
+        limit: int,
+        statuses: Collection[Status] = (),
+        prefix: str = "",
+        graph: str | None = None,
+        updated_after: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> list[ThreadRow]:
+        """See `RecordStore.recent`."""
+        return await self._port.run(loading.recent, before, limit, statuses, prefix, graph, updated_after, metadata)
+
+    async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
+        """See `RecordStore.runs`."""
+        return await self._port.run(loading.runs, thread, before, limit)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""
@@ -76,9 +104,9 @@ class SqliteRecords:
         if leases:
             await self._port.run(committing.renew, leases, lease_ns)
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """See `RecordStore.release`."""
-        await self._port.finish(committing.release, thread, token, epoch, status, self._port.clock.now_ns())
+        await self._port.finish(committing.release, thread, token, epoch, status, run, self._port.clock.now_ns())
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""

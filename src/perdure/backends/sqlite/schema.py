@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x50726472
 """Says in the file's header (offset 68) whose database it is: "Prdr"."""
 
-NEWEST = 1
+NEWEST = 2
 """The number of the newest migration; `PRAGMA user_version` of a database that has it."""
 
 KEYS_KEPT = 4096
@@ -30,7 +30,9 @@ RECOVER = "the `.recover` command of the sqlite3 program saves what can still be
 _SQLITE_ERROR = 1
 _SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
-_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "tombstone")
+_TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "run", "tombstone")
+_SINCE = {"run": 2}
+"""The migration that made a table, where it was not the first."""
 _LANGGRAPH = {"checkpoints", "writes"}
 SHOWN = 5
 """So many tables of another program are named."""
@@ -99,6 +101,10 @@ def prepare(
     return Database(connection, _secret(connection, name), host_clock)
 
 
+def _tables_of(version: int) -> set[str]:
+    return {table for table in _TABLES if _SINCE.get(table, 1) <= version}
+
+
 def _version(connection: sqlite3.Connection, name: str) -> int:
     """The database's version, 0 if it has none of our tables yet."""
     import sqlite3
@@ -122,7 +128,7 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
             raise UnknownFormat(
                 f"{name} has format {version}; this version of perdure reads up to {NEWEST}: upgrade it (pip install -U perdure)"
             )
-        if version < 1 or (missing := sorted(set(_TABLES) - tables)):
+        if version < 1 or (missing := sorted(_tables_of(version) - tables)):
             what = f"it says that it has format {version}" if version < 1 else f"it has no table {', '.join(missing)}"
             raise CorruptRecord(f"{name} is damaged: {what}. Restore a copy of it; {RECOVER}")
         return version

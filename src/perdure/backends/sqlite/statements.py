@@ -6,7 +6,7 @@ Python 3.12.0 to 3.12.3 warn of `?1`, and filters may make that an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 BEGIN_READ = "BEGIN"
 BEGIN_WRITE = "BEGIN IMMEDIATE"
@@ -21,18 +21,27 @@ SELECT t.key, t.thread_id, t.incarnation, t.status, t.graph, t.fingerprint, t.me
 """
 
 THREAD = f"{_THREAD} WHERE t.thread_id = ?"
-AFTER = "t.thread_id > ?"
-FROM = "t.thread_id >= ?"
-BELOW = "t.thread_id < ?"
-OF_STATUS = "t.status IN (SELECT value FROM json_each(?))"
+AFTER = "{id} > ?"
+FROM = "{id} >= ?"
+BELOW = "{id} < ?"
+OF_STATUS = "t.status = ?"
+OF_GRAPH = "t.graph = ?"
+UPDATED_AFTER = "t.updated_ns > ?"
+HAVING = "instr(t.metadata, ?) > 0"
+OLDER = "(t.updated_ns, {id}) < (?, ?)"
 THREAD_KEY = "SELECT key, incarnation FROM thread WHERE thread_id = ?"
 TOMBSTONE = "SELECT incarnation FROM tombstone WHERE hash = ?"
 
 
-def threads(conditions: Iterable[str]) -> str:
-    """Threads by id that meet conditions, each a constant of this module with one parameter; the last parameter is the limit."""
-    where = " AND ".join(conditions)
-    return f"{_THREAD} {f'WHERE {where}' if where else ''} ORDER BY t.thread_id LIMIT ?"
+def threads(conditions: Collection[str], *, by_time: bool = False) -> str:
+    """Threads that meet conditions, constants of this module, by id or the latest update first; the last parameter is the limit.
+
+    A `+` keeps SQLite, which knows no statistics, from walking along all ids where the time of the update leads to fewer threads.
+    """
+    name = "+t.thread_id" if by_time or UPDATED_AFTER in conditions else "t.thread_id"
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = "t.updated_ns DESC, {id} DESC" if by_time else "{id}"
+    return f"{_THREAD} {where} ORDER BY {order} LIMIT ?".format(id=name)
 
 
 INSERT_THREAD = """
@@ -77,6 +86,9 @@ INSERT OR REPLACE INTO child (thread_key, ns, origin, path, call, child_ns, head
 REPLACE_BRANCH = "INSERT OR REPLACE INTO branch (thread_key, name, head) VALUES (?, ?, ?)"
 DELETE_BRANCH = "DELETE FROM branch WHERE thread_key = ? AND name = ?"
 
+REPLACE_RUN = "INSERT OR REPLACE INTO run (thread_key, epoch, body) VALUES (?, ?, ?)"
+DELETE_OLD_RUNS = "DELETE FROM run WHERE thread_key = ? AND epoch <= ?"
+
 # ----------------------------------------------------------------------------------------------------------------- rows, read
 
 NAMESPACE = "SELECT ns FROM namespace WHERE thread_key = ? AND name = ?"
@@ -87,6 +99,11 @@ SELECT c.ns, c.origin, c.path, c.call, c.child_ns, c.head
   FROM thread AS t CROSS JOIN child AS c ON c.thread_key = t.key
  WHERE t.thread_id = ? AND c.child_ns = ? AND c.head >= ?
  ORDER BY c.head, c.origin LIMIT 1
+"""
+
+RUNS = """
+SELECT r.epoch, r.body FROM thread AS t CROSS JOIN run AS r ON r.thread_key = t.key
+ WHERE t.thread_id = ? AND r.epoch < ? ORDER BY r.epoch DESC LIMIT ?
 """
 
 BRANCH = "SELECT head FROM branch WHERE thread_key = ? AND name = ?"
@@ -156,7 +173,7 @@ DELETE_VALUES = "DELETE FROM value WHERE key BETWEEN ? AND ?"
 DELETE_ROWS = (
     *(
         f"DELETE FROM {table} WHERE thread_key = ?"
-        for table in ("write", "child", "branch", "checkpoint", "namespace", "lease")
+        for table in ("write", "child", "branch", "run", "checkpoint", "namespace", "lease")
     ),
     "DELETE FROM thread WHERE key = ?",
 )

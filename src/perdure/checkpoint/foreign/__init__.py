@@ -8,6 +8,7 @@ state (P26).
 
 from perdure.checkpoint.foreign.identity import Identity
 from perdure.checkpoint.foreign.inbox import inbox_of
+from perdure.checkpoint.foreign.index import ForeignIndex
 from perdure.checkpoint.foreign.records import ForeignRecords
 
-__all__ = ["ForeignRecords", "Identity", "inbox_of"]
+__all__ = ["ForeignIndex", "ForeignRecords", "Identity", "inbox_of"]

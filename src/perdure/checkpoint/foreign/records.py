@@ -26,6 +26,7 @@ from perdure.checkpoint.foreign.shapes import (
     task_of,
     writes_of,
 )
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.reading import origins_of
 from perdure.checkpoint.records import (
     ERROR,
@@ -211,12 +212,31 @@ class ForeignRecords:
         )
 
     async def threads(
-        self, *, after: str | None, limit: int, statuses: Collection[Status] = (), prefix: str = ""
+        self,
+        *,
+        after: str | None,
+        limit: int,
+        statuses: Collection[Status] = (),
+        prefix: str = "",
+        graph: str | None = None,
+        updated_after: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[ThreadRow]:
-        """See `RecordStore.threads`. The statuses are not known."""
+        """See `RecordStore.threads`. Only the ids are known."""
         names = {str(found.config[CONF]["thread_id"]) for found in await self._saver.list(None)}
         wanted = [name for name in sorted(names) if name.startswith(prefix) and (after is None or name > after)]
         return [ThreadRow(name, name) for name in wanted[:limit]]
+
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+        """See `RecordStore.recent`. `ForeignIndex` refuses this before it is asked for."""
+        raise self._unknown("when threads were updated")
+
+    async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
+        """See `RecordStore.runs`. `ForeignIndex` refuses this before it is asked for."""
+        raise self._unknown("which runs there were")
+
+    def _unknown(self, what: str) -> InvalidConfig:
+        return InvalidConfig(f"{self._kind} does not keep {what}: it has the seeds' four methods only", key="saver")
 
     # -- writing ----------------------------------------------------------------------------------------------------------
 
@@ -284,7 +304,7 @@ class ForeignRecords:
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """There are no leases."""
 
-    async def release(self, thread: str, token: str, epoch: int, status: Status) -> None:
+    async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """There are no leases."""
 
     async def delete(self, thread: str) -> None:

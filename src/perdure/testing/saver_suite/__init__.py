@@ -20,6 +20,7 @@ a thread on which no event loop runs, through a loop on another one. A saver tha
 Single parts are classes too: `PublicSuite` (the four methods), `GraphSuite` (whole graphs), `PromiseSuite` (what this library's
 savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite` (the record contract),
 `MovingRecordSuite` and `MovingSuite` (threads that are copied, exported and imported),
+savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite`, `IndexSuite` (the record contract),
 `TravelSuite`, `NestedSuite`, `BranchSuite` (time travel), `FailureSuite` (saves that fail), `RoundTripSuite` (how often a call goes to
 the database), `WriterSuite` (runs that meet on one thread).
 
@@ -51,6 +52,7 @@ pytest.register_assert_rewrite(
             "nested",
             "branches",
             "failures",
+            "index",
             "roundtrips",
             "writers",
         )
@@ -60,6 +62,7 @@ pytest.register_assert_rewrite(
 from perdure.testing.saver_suite.branches import BranchRecordSuite, BranchSuite  # noqa: E402
 from perdure.testing.saver_suite.failures import FailureSuite  # noqa: E402
 from perdure.testing.saver_suite.graphs import GraphSuite  # noqa: E402
+from perdure.testing.saver_suite.index import IndexSuite  # noqa: E402
 from perdure.testing.saver_suite.leases import LeaseSuite  # noqa: E402
 from perdure.testing.saver_suite.moving import MovingRecordSuite, MovingSuite  # noqa: E402
 from perdure.testing.saver_suite.nested import NestedSuite  # noqa: E402
@@ -76,6 +79,7 @@ __all__ = [
     "BranchSuite",
     "FailureSuite",
     "GraphSuite",
+    "IndexSuite",
     "LeaseSuite",
     "MovingRecordSuite",
     "MovingSuite",
@@ -110,6 +114,7 @@ class SaverSuite(
     BranchSuite,
     MovingSuite,
     FailureSuite,
+    IndexSuite,
     RoundTripSuite,
     WriterSuite,
 ):

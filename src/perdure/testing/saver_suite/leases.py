@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import (
     ANSWERS,
     CheckpointRow,
@@ -28,7 +29,8 @@ def everything(records: Any, thread: str = "t") -> list[Any]:
     """All that can be read of a thread."""
     page: list[Loaded] = records.page(thread, None, before=None, limit=1000)
     shown = [(each.row, each.values, sorted(each.children), sorted(map(repr, each.writes)), each.namespaces) for each in page]
-    return [records.load(thread, 0, None), shown, records.threads(after=None, limit=99)]
+    runs = records.runs(thread, before=None, limit=99)
+    return [records.load(thread, 0, None), shown, records.threads(after=None, limit=99), runs]
 
 
 def elsewhere(since_ns: int = 0) -> Holder:
@@ -59,6 +61,7 @@ class LeaseSuite(Store):
             "namespaces": [(ns, "late:1")],
             "children": [ChildRow(0, tip.n, "a", 0, ns, below.n)],
             "update": ThreadUpdate("error", "late", "late", {"late": True}),
+            "run": RunRow(writer.epoch, "late", "late", "running", 1),
             "head": below.n,
             "next_n": writer.numbers.next_n,
         }
@@ -272,7 +275,7 @@ class LeaseSuite(Store):
         writer.commit("take", **self.some_of_everything(writer, tip))
         public = records.page("t", None, before=None, limit=9)[0].row.id
         records.delete("t")
-        assert everything(records)[1:] == [[], []]
+        assert everything(records)[1:] == [[], [], []]
         assert records.load("t", "late:1", None).row is None
         assert records.number_of("t", public) is None
         thread = records.load("t", 0, None).thread
@@ -284,7 +287,7 @@ class LeaseSuite(Store):
         records.delete("t")
         with pytest.raises(ThreadDeleted, match="'t' was deleted"):
             writer.commit(op, **self.some_of_everything(writer, tip))
-        assert everything(records)[1:] == [[], []]
+        assert everything(records)[1:] == [[], [], []]
 
     @pytest.mark.parametrize("op", ["take", "once"])
     def test_P10_what_was_decided_before_a_deletion_is_not_stored(
@@ -293,7 +296,7 @@ class LeaseSuite(Store):
         records.delete("t")
         with pytest.raises(StaleLoad):
             writer.commit(op, **self.some_of_everything(writer, tip))
-        assert everything(records)[1:] == [[], []]
+        assert everything(records)[1:] == [[], [], []]
 
     def test_P10_an_id_that_is_used_again_is_a_new_incarnation(
         self, records: Any, writer: Writer, tip: CheckpointRow, clock: ManualClock
@@ -321,7 +324,7 @@ class LeaseSuite(Store):
         records.delete("t")
         records.renew([("t", writer.token, writer.epoch)], 99 * SECOND)
         records.release("t", writer.token, writer.epoch, "idle")
-        assert everything(records)[1:] == [[], []]
+        assert everything(records)[1:] == [[], [], []]
         records.delete("t")
         records.delete("never was")
 

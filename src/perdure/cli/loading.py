@@ -1,0 +1,71 @@
+"""From what a command line names to the objects: `module:graph`, and the saver of a URL."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.checkpoint.opening import open_saver
+from perdure.cli.commands import CommandError
+from perdure.engine.compiled import CompiledGraph
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.saver import Saver
+
+
+def object_at(place: str) -> Any:
+    """What `module:name` names; the module is looked for in the working directory too, as `python -m` does.
+
+    Raises:
+        CommandError: there is no such module, or it has no such name.
+    """
+    module_name, colon, name = place.partition(":")
+    if not (module_name and colon and name):
+        raise CommandError(f"{place!r} is not of the form module:name, such as app.graphs:graph")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there; one that it imports is not
+        raise CommandError(
+            f"there is no module {error.name!r}; it is looked for in {Path.cwd()} and on the Python path"
+        ) from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise CommandError(f"{module_name} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def graph_at(place: str) -> CompiledGraph:
+    """The compiled graph that `module:name` names, or that the function of that name makes.
+
+    Raises:
+        CommandError: there is none.
+    """
+    found = object_at(place)
+    if callable(found) and not isinstance(found, CompiledGraph):
+        found = found()
+    if not isinstance(found, CompiledGraph):
+        raise CommandError(f"{place} is no compiled graph but {type(found).__name__}; compile(checkpointer=...) makes one")
+    return found
+
+
+def saver_at(url: str, **options: Any) -> Saver:
+    """The saver of a URL or of the path of a SQLite file. It must be there: nothing is made by looking.
+
+    Raises:
+        CommandError: there is no such database.
+    """
+    try:
+        saver = open_saver(url, **options)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    name = getattr(getattr(saver, "_database", None), "name", None)
+    if name is not None and not name.startswith("file:") and not Path(name).is_file():
+        raise CommandError(f"there is no database {name}")
+    return saver
