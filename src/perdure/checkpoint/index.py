@@ -13,7 +13,7 @@ from perdure.checkpoint.inbox import WAITING, open_questions
 from perdure.checkpoint.records import ROOT_NS, Loaded, Status, ThreadRow
 from perdure.checkpoint.thread_info import Page, RunInfo, ThreadHolder, ThreadInfo
 from perdure.clock import ns_of, time_of
-from perdure.errors import InvalidConfig
+from perdure.errors import InvalidConfig, WrongType
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ class Query:
 
         Raises:
             InvalidConfig: there is no such status, the time has no zone, or a value of `metadata` is no scalar.
-            TypeError: an argument is of the wrong type.
+            WrongType: an argument is of the wrong type.
         """
         if not isinstance(prefix, str) or not (graph is None or isinstance(graph, str)):
-            raise TypeError("graph and thread_prefix must be text")
+            raise WrongType("graph and thread_prefix must be text")
         return cls(
             statuses=_statuses(status),
             metadata=_scalars(metadata),
@@ -264,10 +264,10 @@ def _scalars(metadata: Any) -> Mapping[str, Scalar] | None:
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
-        raise TypeError(f"metadata must be a dict of keys and the values they must equal, got {type(metadata).__name__}")
+        raise WrongType(f"metadata must be a dict of keys and the values they must equal, got {type(metadata).__name__}")
     for key, value in metadata.items():
         if not isinstance(key, str):
-            raise TypeError(f"the keys of metadata are text, got {key!r}")
+            raise WrongType(f"the keys of metadata are text, got {key!r}")
         if not isinstance(value, Scalar):
             raise InvalidConfig(
                 f"metadata[{key!r}] must be text, a number or a bool, which the thread's is compared with, got {value!r}",
@@ -280,7 +280,7 @@ def _ns(moment: Any) -> int | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime):
-        raise TypeError(f"updated_after must be a datetime, got {type(moment).__name__}")
+        raise WrongType(f"updated_after must be a datetime, got {type(moment).__name__}")
     if moment.utcoffset() is None:
         raise InvalidConfig(
             f"updated_after needs a time zone, got {moment!r}; datetime.now(timezone.utc) - timedelta(hours=1) has one",
@@ -293,7 +293,7 @@ def _place(order: Order, cursor: Any) -> Any:
     if cursor is None:
         return None
     if not isinstance(cursor, str):
-        raise TypeError(f"cursor must be text, got {type(cursor).__name__}")
+        raise WrongType(f"cursor must be text, got {type(cursor).__name__}")
     if order == "id":
         return cursor
     time, colon, thread = cursor.partition(":")

@@ -26,8 +26,10 @@ STOPPED: Final = 130
 """The exit code of a command that was stopped with Ctrl-C, as shells have it."""
 
 
-class CommandError(Exception):
+class CommandError(PerdureError):
     """A command cannot do what it was asked for; the message says why and what to do."""
+
+    code = "COMMAND"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     try:
         code: int = given.run(given)
-    except (CommandError, PerdureError) as error:
+    except PerdureError as error:
         print(f"perdure {given.command}: {error}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:

@@ -22,7 +22,7 @@ from perdure.engine.lifetime import Batches, exhaust
 from perdure.engine.options import Options
 from perdure.engine.runners_blocking import BlockingRunner
 from perdure.engine.session import MovedOn
-from perdure.errors import EmptyInputError, InvalidConfig, NeedsContext, PerdureError, SelfBusy, ThreadBusy
+from perdure.errors import EmptyInputError, InvalidConfig, NeedsContext, PerdureError, SelfBusy, ThreadBusy, WrongType
 from perdure.runtime.config import checked, merged
 from perdure.streaming.modes import NOTHING, Wanted
 from perdure.types import NO_ANSWER
@@ -295,14 +295,14 @@ async def _context_of(program: Program, found: _Found, context_for: ContextFor |
 
     Raises:
         NeedsContext: it had one, and there is none now.
-        TypeError: it has to be waited for, which sync code cannot.
+        WrongType: it has to be waited for, which sync code cannot.
     """
     context = None if context_for is None else context_for(found.thread)
     if inspect.isawaitable(context):
         if blocks:
             if inspect.iscoroutine(context):
                 context.close()
-            raise TypeError("context_for is async: use aresume_all, or a plain function")
+            raise WrongType("context_for is async: use aresume_all, or a plain function")
         context = await context
     had = program.context_schema is not None if found.run is None else found.run.context
     if context is None and had:
