@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.index_records import IndexPort, RunRow
+from perdure.checkpoint.survey import Removal, Surveyed
 
 if TYPE_CHECKING:
     from perdure.checkpoint.heads import Head
@@ -310,6 +311,9 @@ class Commit:
     children: Sequence[ChildRow] = ()
     branches: Sequence[BranchRow] = ()
     update: ThreadUpdate | None = None
+    replaced: Sequence[CheckpointRow] = ()
+    """Checkpoints that say the same on other rows, since some of their ancestors go. Retention only, as is `removed`."""
+    removed: Removal | None = None
     landing: Any = field(default=None, compare=False, repr=False)
     """A future that ends when it is durable, even if the event loop stands still. Set by a store with a thread of its own."""
 
@@ -375,7 +379,7 @@ class StaleLoad(Exception):
     """The thread moved on between load and commit. Internal: whoever gets it loads again and decides anew."""
 
 
-class RecordStore(IndexPort, Protocol):
+class RecordStore(IndexPort, Surveyed, Protocol):
     """The port to a database: each call is one transaction there. Every backend implements it, for blocking and for suspending
     callers (one class over two connections).
     """

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
+from perdure.checkpoint.survey import After, Survey
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -124,6 +125,16 @@ class CountingRecords(WrappingRecords):
         """See `RecordStore.runs`."""
         self.trips.calls["runs"] += 1
         return await super().runs(thread, before=before, limit=limit)
+
+    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
+        """See `RecordStore.survey`."""
+        self.trips.calls["survey"] += 1
+        return await super().survey(thread, after=after, limit=limit, contents=contents)
+
+    async def reclaim(self, limit: int) -> int:
+        """See `RecordStore.reclaim`."""
+        self.trips.calls["reclaim"] += 1
+        return await super().reclaim(limit)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""

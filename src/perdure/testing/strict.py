@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.records import RESULT, BranchName, Commit, Have, Loaded, RecordStore
+from perdure.checkpoint.records import RESULT, BranchName, CheckpointRow, Commit, Have, Loaded, RecordStore
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -40,6 +41,7 @@ class StrictRecords(WrappingRecords):
         super().__init__(inner)
         self._seen: dict[str, dict[Any, str]] = {}
         self._ids: dict[tuple[str, int], str] = {}
+        self._rows: dict[tuple[str, int], CheckpointRow] = {}
 
     async def load(
         self,
@@ -70,13 +72,19 @@ class StrictRecords(WrappingRecords):
         """
         seen = self._seen.get(commit.thread, {})
         self._check(commit, seen)
+        self._check_retention(commit, seen)
         await super().commit(commit)
         self._remember(commit, self._seen.setdefault(commit.thread, {}))
+        self._forget(commit, self._seen[commit.thread])
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
         await super().delete(thread)
+        self._drop(thread)
+
+    def _drop(self, thread: str) -> None:
         self._seen.pop(thread, None)
+        self._rows = {place: row for place, row in self._rows.items() if place[0] != thread}
         self._ids = {place: newest for place, newest in self._ids.items() if place[0] != thread}
 
     def _check(self, commit: Commit, seen: dict[Any, str]) -> None:
@@ -107,16 +115,53 @@ class StrictRecords(WrappingRecords):
                 write.origin in known, f"a write of {write.path!r} belongs to checkpoint {write.origin}, which is not stored"
             )
             _demand(bool(write.items) or write.kind != RESULT, f"the result of {write.path!r} has no items")
-        empty = not (numbers or commit.writes or commit.children)
+        empty = not (numbers or commit.writes or commit.children or commit.replaced or commit.removed)
         _demand(not empty or commit.lease != "keep", f"a commit to thread {commit.thread!r} stores nothing")
+
+    def _check_retention(self, commit: Commit, seen: dict[Any, str]) -> None:
+        """What is written anew says the same as before, and what goes is not what stays hangs on."""
+        if not commit.replaced and commit.removed is None:
+            return
+        _demand(commit.lease == "once", "retention takes rows away from a thread that somebody holds")
+        for row in commit.replaced:
+            old = self._rows.get((commit.thread, row.n))
+            _demand(("n", row.n) in seen and old is not None, f"checkpoint {row.n} is written anew, but is not stored")
+            if old is not None:
+                same = replace(row, parent=old.parent, base=old.base, full=old.full, changes=old.changes)
+                _demand(same == old, f"checkpoint {row.n} is another one when it is written anew")
+                _demand(row.changes.items() >= old.changes.items() or row.full, f"checkpoint {row.n} loses what it changed")
+        rows = {place[1]: row for place, row in self._rows.items() if place[0] == commit.thread}
+        rows.update((row.n, row) for row in commit.replaced)
+        if commit.removed is not None and not commit.removed.thread:
+            gone = {n for _, n in commit.removed.checkpoints}
+            for row in rows.values():
+                _demand(
+                    row.n in gone or gone.isdisjoint((row.parent, row.base)),
+                    f"checkpoint {row.n} stays, but its parent or its base goes",
+                )
+
+    def _forget(self, commit: Commit, seen: dict[Any, str]) -> None:
+        if commit.removed is None:
+            return
+        if commit.removed.thread:
+            self._drop(commit.thread)
+            return
+        for ns, origin, path, kind in commit.removed.writes:
+            if kind == RESULT:
+                seen.pop(("w", ns, origin, path), None)
+        for n in (*(n for _, n in commit.removed.checkpoints), *commit.removed.namespaces, *commit.removed.values):
+            seen.pop(("n", n), None)
+            self._rows.pop((commit.thread, n), None)
 
     def _remember(self, commit: Commit, seen: dict[Any, str]) -> None:
         for ns, name in commit.namespaces:
             seen["n", ns] = name
         for value in commit.values:
             seen["n", value.n] = repr(value.packed)
-        for row in commit.checkpoints:
+        for row in (*commit.checkpoints, *commit.replaced):
             seen["n", row.n] = repr(row)
+            self._rows[commit.thread, row.n] = row
+        for row in commit.checkpoints:
             place = (commit.thread, row.ns)
             self._ids[place] = max(self._ids.get(place, ""), row.id)
         for write in commit.writes:

@@ -8,6 +8,7 @@ from typing import Any
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.survey import After, Survey
 from perdure.checkpoint.transfer.port import Arrival, Stretch, movable
 from perdure.checkpoint.transfer.raw import Place, RawRow
 
@@ -69,6 +70,14 @@ class WrappingRecords:
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""
         return await self.inner.runs(thread, before=before, limit=limit)
+
+    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
+        """See `RecordStore.survey`."""
+        return await self.inner.survey(thread, after=after, limit=limit, contents=contents)
+
+    async def reclaim(self, limit: int) -> int:
+        """See `RecordStore.reclaim`."""
+        return await self.inner.reclaim(limit)
 
     async def commit(self, commit: Commit) -> None:
         """See `RecordStore.commit`."""

@@ -6,16 +6,14 @@ from typing import Any, NamedTuple
 
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.loading import thread_row
-from perdure.backends.sqlite.schema import Database
+from perdure.backends.sqlite.removing import delete_all, empty_log, take_away
+from perdure.backends.sqlite.schema import NUMBERS, Database
 from perdure.checkpoint import lease
 from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
 from perdure.checkpoint.records import RESULT, Commit, LeaseRow, Status, ThreadRow
 from perdure.checkpoint.rows import checkpoint_body, holder_body, metadata_body, pack_id, run_body, write_body
 from perdure.errors import SaveFailed
 from perdure.failpoints import failpoint
-
-NUMBERS = 1 << 32
-"""A value's key is thread_key << 32 | n, in 63 bits."""
 
 THREAD_KEYS = 1 << 31
 """See NUMBERS."""
@@ -25,6 +23,7 @@ class Encoded(NamedTuple):
     """The rows of a commit as their columns, without the thread's key, which only the database knows."""
 
     checkpoints: list[tuple[int, int, bytes | str, bytes]]
+    replaced_checkpoints: list[tuple[int, int, bytes]]
     once: list[tuple[int, int, str, int, bytes]]
     replaced: list[tuple[int, int, str, int, bytes]]
     holder: bytes | None
@@ -47,6 +46,7 @@ def encode(what: Commit) -> Encoded:
     update = what.update
     return Encoded(
         [(row.ns, row.n, pack_id(row.id), checkpoint_body(row)) for row in what.checkpoints],
+        [(row.ns, row.n, checkpoint_body(row)) for row in what.replaced],
         [row for row in writes if row[3] >= RESULT],
         [row for row in writes if row[3] < RESULT],
         None if what.holder is None or what.lease != "take" else holder_body(what.holder),
@@ -65,9 +65,18 @@ def commit(database: Database, what: Commit, rows: Encoded) -> None:
         status, graph, fingerprint, _ = what.update
         execute(sql.UPDATE_THREAD, (status, graph, fingerprint, rows.metadata, what.now_ns, key))
     _insert(database, key, what, rows)
+    removed = what.removed
+    if removed is not None and removed.thread:
+        delete_all(database, what.thread, key, what.incarnation, what.now_ns)
+    elif removed is not None or rows.replaced_checkpoints:
+        take_away(database, key, rows.replaced_checkpoints, removed)
     failpoint("sqlite.commit.before")
     execute(sql.COMMIT)
     failpoint("sqlite.commit.after")
+    if removed is not None and removed.thread:
+        database.keys.pop(what.thread, None)
+        empty_log(database)
+        return
     database.remember(what.thread, key, what.incarnation)
 
 
@@ -181,30 +190,3 @@ def release(database: Database, thread: str, token: str, epoch: int, status: Sta
             database.execute(sql.REPLACE_RUN, (row[0], run.epoch, run_body(run)))
     failpoint("sqlite.release.before")
     database.execute(sql.COMMIT)
-
-
-def delete(database: Database, thread: str, now_ns: int) -> None:
-    """Remove a thread's rows and leave its tombstone; nothing happens if there is no such thread."""
-    import sqlite3
-
-    execute = database.execute
-    execute(sql.BEGIN_WRITE)
-    row = execute(sql.THREAD_KEY, (thread,)).fetchone()
-    if row is not None:
-        key, incarnation = row
-        execute(sql.DELETE_VALUES, (key << 32, (key << 32) + NUMBERS - 1))
-        for statement in sql.DELETE_ROWS:
-            execute(statement, (key,))
-        execute(sql.REPLACE_TOMBSTONE, (database.hash_of(thread), incarnation, now_ns))
-    failpoint("sqlite.delete.before")
-    execute(sql.COMMIT)
-    failpoint("sqlite.delete.after")
-    database.keys.pop(thread, None)
-    if row is None:
-        return
-    # The write-ahead log still tells what was there, until it is written over. Emptied now if nobody is reading it; waiting for
-    # readers could take as long as they please.
-    try:
-        execute(sql.TRUNCATE_WAL).fetchall()
-    except sqlite3.OperationalError:
-        pass

@@ -21,6 +21,9 @@ APPLICATION_ID = 0x50726472
 NEWEST = 2
 """The number of the newest migration; `PRAGMA user_version` of a database that has it."""
 
+NUMBERS = 1 << 32
+"""A value's key is thread_key << 32 | n, in 63 bits."""
+
 KEYS_KEPT = 4096
 """How many threads' keys a connection remembers."""
 

@@ -44,6 +44,7 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
+from perdure.checkpoint.survey import After, Survey
 from perdure.clock import SYSTEM_CLOCK
 from perdure.constants import CONF
 from perdure.errors import CorruptRecord, InvalidConfig
@@ -300,6 +301,14 @@ class ForeignRecords:
         task = f"{task_id(public, name, path)}{call}" if call else task_of(public, name, path)
         place = (path,) if self._with_path else ()
         await self._saver.call("put_writes", config_of(thread, name, public), writes, task, *place)
+
+    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
+        """See `RecordStore.survey`. The rows of such a saver are its own."""
+        return Survey(ThreadRow(thread))
+
+    async def reclaim(self, limit: int) -> int:
+        """See `RecordStore.reclaim`."""
+        return 0
 
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """There are no leases."""
