@@ -317,8 +317,10 @@ def test_P26_every_checkpoint_of_every_branch_reads_as_it_was(kind: str, where: 
         run_and_branch(saver, kind, data)
 
 
-def run_and_branch(saver: Any, kind: str, data: st.DataObject) -> None:
-    """Runs of a graph whose node changes its state, from the tip or from an older checkpoint; every checkpoint is read again."""
+def run_and_branch(saver: Any, kind: str, data: st.DataObject, between: Callable[[], Any] = lambda: None) -> None:
+    """Runs of a graph whose node changes its state, from the tip or from an older checkpoint; every checkpoint is read again.
+    `between` is called after each run.
+    """
     start, change = KINDS[kind]
     expected: dict[str, Any] = {}
     left = 0
@@ -344,6 +346,7 @@ def run_and_branch(saver: Any, kind: str, data: st.DataObject) -> None:
             assert mode == "checkpoints"
             if "v" in event["values"]:
                 expected[event["config"]["configurable"]["checkpoint_id"]] = copy.deepcopy(event["values"]["v"])
+        between()
         history = list(graph.get_state_history({"configurable": {"thread_id": "t"}}))
         for snapshot in history:
             if "v" in snapshot.values:

@@ -104,6 +104,19 @@ def without(entries: Mapping[str, Entry], have: Have | None) -> dict[str, Entry]
     return dict(entries) if have is None else {key: entry for key, entry in entries.items() if key not in have.channels}
 
 
+def task_at(path: str) -> str:
+    """The path of the task that a durable step, or an error handler, at this path belongs to."""
+    return path.partition(">")[0].removeprefix("!")
+
+
+def one_by_one(path: str) -> Iterable[str]:
+    """The paths of the tasks that a path stands for: several, where it is that of several Sends."""
+    if not path.startswith("#"):
+        return (path,)
+    first, _, last = path[1:].partition("-")
+    return (f"#{index}" for index in range(int(first), int(last or first) + 1))
+
+
 def is_open(entries: Iterable[Entry]) -> bool:
     """Whether a value has numbers kept for appending to it."""
     return any(isinstance(entry.parts, Manifest) and entry.parts.is_open for entry in entries)

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from perdure.checkpoint.addresses import BranchName as BranchName  # noqa: PLC0414 - imported from here by everybody
+from perdure.checkpoint.addresses import BranchRow as BranchRow  # noqa: PLC0414 - imported from here by everybody
+from perdure.checkpoint.addresses import Have as Have  # noqa: PLC0414 - imported from here by everybody
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.index_records import IndexPort, RunRow
 from perdure.checkpoint.survey import Removal, Surveyed
@@ -165,19 +168,6 @@ class ChildRow(NamedTuple):
     head: int
 
 
-class BranchName(NamedTuple):
-    """Addresses the checkpoint at the tip of a named branch."""
-
-    name: str
-
-
-class BranchRow(NamedTuple):
-    """A named branch of the root: its name and the number of its newest checkpoint. In a commit, None takes the name away."""
-
-    name: str
-    head: int | None
-
-
 @dataclass(slots=True)
 class Holder:
     """Who holds a lease, as far as others can check: enough to tell a dead process on this machine from a living one.
@@ -322,24 +312,6 @@ class Commit:
         self.landing = landing
 
     run: RunRow | None = None  # replaces what was recorded of it; with `take` and `once`, records `RUNS_KEPT` epochs behind go
-
-
-class Have(NamedTuple):
-    """What the caller of `load` has already, of the checkpoint that it expects to be the one.
-
-    Attributes:
-        incarnation: of the thread.
-        checkpoint: the public id of the checkpoint.
-        channels: those whose values need not come again.
-    """
-
-    incarnation: int
-    checkpoint: str
-    channels: frozenset[str]
-
-    def is_of(self, incarnation: int, checkpoint: str) -> bool:
-        """Whether what is there is what the caller expects."""
-        return self.incarnation == incarnation and self.checkpoint == checkpoint
 
 
 @dataclass(slots=True)

@@ -15,8 +15,10 @@ from perdure.checkpoint.inbox import Inbox
 from perdure.checkpoint.index import Index
 from perdure.checkpoint.lease import LEASE_SECONDS, LONGEST_LEASE
 from perdure.checkpoint.line import Line
+from perdure.checkpoint.retention import Retention, rules_of
 from perdure.checkpoint.saving import delete
 from perdure.checkpoint.transfer.methods import Movable
+from perdure.checkpoint.upkeep import Upkeep
 from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import InvalidArgument, SelfBusy, WrongType
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from perdure.types import RunnableConfig
 
 
-class Saver(Movable, BaseCheckpointSaver[int]):
+class Saver(Upkeep, Movable, BaseCheckpointSaver[int]):
     """A saver over a record store. A subclass says where the records are, by `blocking` and `suspending`.
 
     Attributes:
@@ -43,6 +45,7 @@ class Saver(Movable, BaseCheckpointSaver[int]):
         clock: where time comes from.
         head_cache: about how many bytes of the newest states to remember, so that the next turn of a long thread does not read and
             decode them again; 0: none. What another process stores meanwhile is always seen.
+        retention: what `sweep` may take away: a `Retention`, or a list of them, where the last one that names a namespace counts.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Saver(Movable, BaseCheckpointSaver[int]):
         persist: Sequence[str] = (),
         clock: Clock = SYSTEM_CLOCK,
         head_cache: int = HEAD_CACHE,
+        retention: Retention | Sequence[Retention] | None = None,
     ) -> None:
         super().__init__(serde=serde)
         lasts: Any = lease_seconds
@@ -71,6 +75,7 @@ class Saver(Movable, BaseCheckpointSaver[int]):
         self.clock = clock
         self.watch = Watch(clock, lease_seconds)
         self.line = Line()
+        self.retention = rules_of(retention)
         self._renewer: Renewer | None = None
 
     def blocking(self) -> RecordStore:

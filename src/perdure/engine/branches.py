@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from perdure.checkpoint.pinning import BRANCH, checked_name
 from perdure.checkpoint.records import ROOT_NS, BranchName, BranchRow, Loaded, StaleLoad
 from perdure.constants import CONF
 from perdure.engine.runners_blocking import BlockingRunner
@@ -19,10 +20,6 @@ from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 if TYPE_CHECKING:
     from perdure.engine.session import Access
     from perdure.types import RunnableConfig
-
-BRANCH = "branch"
-"""The key of `configurable` that names a branch."""
-LONGEST = 200
 
 
 def branch_of(config: Mapping[str, Any]) -> BranchName | None:
@@ -42,19 +39,6 @@ def branch_of(config: Mapping[str, Any]) -> BranchName | None:
             key=BRANCH,
         )
     return BranchName(checked_name(name))
-
-
-def checked_name(name: Any) -> str:
-    """The name, if it can be one.
-
-    Raises:
-        InvalidConfig: it is no text, empty, too long, or holds NUL.
-    """
-    if not isinstance(name, str) or not name or "\x00" in name or len(name) > LONGEST:
-        raise InvalidConfig(
-            f"the name of a branch is text of 1 to {LONGEST} characters without NUL, got {name!r}"[:500], key=BRANCH
-        )
-    return str(name)
 
 
 async def unknown_branch(access: Access, branch: BranchName) -> UnknownBranch:

@@ -126,7 +126,12 @@ class WrappingRecords:
 
 class _WrappedSaver(Saver):
     def __init__(self, saver: Saver, wrap: Callable[[RecordStore], RecordStore], options: dict[str, Any]) -> None:
-        same: dict[str, Any] = {"lease_seconds": saver.lease_seconds, "persist": saver.persist, "clock": saver.clock}
+        same: dict[str, Any] = {
+            "lease_seconds": saver.lease_seconds,
+            "persist": saver.persist,
+            "clock": saver.clock,
+            "retention": saver.retention,
+        }
         super().__init__(serde=saver.serde, **same | options)
         self._saver = saver
         blocking, suspending = saver.blocking(), saver.suspending()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
 
-from perdure.backends.memory import moving
+from perdure.backends.memory import moving, surveying
 from perdure.checkpoint import lease
 from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
@@ -28,7 +27,7 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
-from perdure.checkpoint.survey import TABLES, After, Removal, Survey
+from perdure.checkpoint.survey import TABLES, After, Survey
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up
 from perdure.checkpoint.transfer.port import Arrival, Stretch
 from perdure.checkpoint.transfer.raw import Place, RawRow
@@ -299,9 +298,9 @@ class MemoryRecords:
             if found is None:
                 return Survey(ThreadRow(thread))
             page = Survey(self._copy(found.row))
-            rows = [*islice(_rows(found, after), limit + 1)]
+            rows = [*islice(surveying.rows_behind(found, after), limit + 1)]
             for at, key, row in rows[:limit]:
-                _put(page, TABLES[at], key[0], row)
+                surveying.put(page, TABLES[at], key[0], row)
             if not contents:
                 page.values = {}
             if len(rows) > limit:
@@ -338,7 +337,7 @@ class MemoryRecords:
         self._apply(found, commit, after)
         found.checkpoints.update((row.n, row) for row in commit.replaced)
         if commit.removed is not None:
-            _remove(found, commit.removed)
+            surveying.remove(found, commit.removed)
             if commit.removed.thread:
                 self._forget(commit.thread)
 
@@ -495,60 +494,3 @@ def _refuse_twice(found: _Thread, commit: Commit) -> None:
     for n, packed in commit.values:
         if found.values.get(n, packed) != packed:
             raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)
-
-
-def _remove(found: _Thread, removed: Removal) -> None:
-    for ns, n in removed.checkpoints:
-        row = found.checkpoints.get(n)
-        if row is not None:
-            found.by_id.pop(row.id, None)
-            found.order[ns] = [other for other in found.order[ns] if other != n]
-            del found.checkpoints[n]
-    for ns, origin, path, kind in removed.writes:
-        _take(found.writes, origin, (ns, path, kind))
-    for ns, origin, path, call in removed.children:
-        _take(found.children, origin, (ns, path, call))
-    for n in removed.values:
-        found.values.pop(n, None)
-    for ns in removed.namespaces:
-        name = found.names.get(ns)
-        if name is not None:
-            found.numbers.pop(name, None)
-            del found.names[ns]
-
-
-def _take(filed: dict[int, dict[Any, Any]], origin: int, key: Any) -> None:
-    rows = filed.get(origin, {})
-    rows.pop(key, None)
-    if not rows:
-        filed.pop(origin, None)
-
-
-def _rows(found: _Thread, after: After | None) -> Iterator[tuple[int, tuple[Any, ...], Any]]:
-    """All rows behind a place: the position of the table, the key, the row."""
-    tables: dict[str, dict[tuple[Any, ...], Any]] = {
-        "namespace": {(ns,): name for ns, name in found.names.items() if ns != ROOT_NS},
-        "branch": {(name,): head for name, head in found.branches.items()},
-        "checkpoint": {(row.ns, row.n): row for row in found.checkpoints.values()},
-        "child": {(c.ns, c.origin, c.path, c.call): c for rows in found.children.values() for c in rows.values()},
-        "write": {(w.ns, w.origin, w.path, w.kind): w for rows in found.writes.values() for w in rows.values()},
-        "value": {(n,): packed for n, packed in found.values.items()},
-    }
-    for at, table in enumerate(TABLES):
-        rows = tables[table]
-        for key in sorted(rows):
-            if after is None or (at, key) > after:
-                yield at, key, rows[key]
-
-
-def _put(page: Survey, table: str, key: Any, row: Any) -> None:
-    if table == "namespace":
-        page.namespaces[key] = row
-    elif table == "branch":
-        page.branches[key] = row
-    elif table == "value":
-        page.sizes[key] = len(row.data)
-        page.values[key] = row
-    else:
-        rows: dict[str, list[Any]] = {"checkpoint": page.checkpoints, "child": page.children, "write": page.writes}
-        rows[table].append(row)

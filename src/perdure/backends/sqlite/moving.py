@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure.backends.sqlite import statements_moving as sql
-from perdure.backends.sqlite.committing import NUMBERS, THREAD_KEYS
+from perdure.backends.sqlite.committing import THREAD_KEYS
 from perdure.backends.sqlite.loading import thread_row
-from perdure.backends.sqlite.schema import Database
+from perdure.backends.sqlite.schema import NUMBERS, Database
 from perdure.backends.sqlite.statements import (
     BEGIN_READ,
     BEGIN_WRITE,

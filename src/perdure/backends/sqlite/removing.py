@@ -61,16 +61,22 @@ def take_away(database: Database, key: int, replaced: Sequence[tuple[int, int, b
 
 
 def reclaim(database: Database, limit: int) -> int:
-    """See `RecordStore.reclaim`: cut free pages off the end of the file, in a transaction of its own. A file that was not made for that
-    (`auto_vacuum`) keeps them for itself.
-    """
+    """See `RecordStore.reclaim`: cut free pages off the end of the file, in a transaction of its own."""
+    import sqlite3
+
     execute = database.execute
     size = execute("PRAGMA page_size").fetchone()[0]
     before = execute("PRAGMA page_count").fetchone()[0]
     if execute("PRAGMA freelist_count").fetchone()[0] == 0:
+        empty_log(database)  # it still tells what was in the pages that are used again
         return 0
-    # The pragma frees a page each time it is stepped, so it is stepped to its end.
-    execute(f"PRAGMA incremental_vacuum({max(1, limit // size)})").fetchall()
+    try:
+        # The pragma frees a page each time it is stepped, so it is stepped to its end.
+        execute(f"PRAGMA incremental_vacuum({max(1, limit // size)})").fetchall()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        return 0  # others write all the time; the next sweep finds the pages still free
     freed = int((before - execute("PRAGMA page_count").fetchone()[0]) * size)
     if freed > 0:
         empty_log(database)  # the file itself gets smaller when the log is written into it

@@ -22,7 +22,7 @@ savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `B
 `MovingRecordSuite` and `MovingSuite` (threads that are copied, exported and imported),
 savers promise of the four methods beyond that), `RecordSuite`, `PartsSuite`, `BranchRecordSuite`, `LeaseSuite`, `IndexSuite` (the record contract),
 `TravelSuite`, `NestedSuite`, `BranchSuite` (time travel), `FailureSuite` (saves that fail), `RoundTripSuite` (how often a call goes to
-the database), `WriterSuite` (runs that meet on one thread).
+the database), `WriterSuite` (runs that meet on one thread), `RetentionRecordSuite`, `RetentionSuite` (taking old checkpoints away).
 
 Needs pytest: `pip install 'perdure[testing]'`.
 """
@@ -55,6 +55,7 @@ pytest.register_assert_rewrite(
             "index",
             "roundtrips",
             "writers",
+            "retention",
         )
     )
 )
@@ -70,6 +71,7 @@ from perdure.testing.saver_suite.parts import PartsSuite  # noqa: E402
 from perdure.testing.saver_suite.promises import PromiseSuite  # noqa: E402
 from perdure.testing.saver_suite.public import PublicSuite  # noqa: E402
 from perdure.testing.saver_suite.records import RecordSuite  # noqa: E402
+from perdure.testing.saver_suite.retention import RetentionRecordSuite, RetentionSuite  # noqa: E402
 from perdure.testing.saver_suite.roundtrips import RoundTripSuite  # noqa: E402
 from perdure.testing.saver_suite.travel import TravelSuite  # noqa: E402
 from perdure.testing.saver_suite.writers import WriterSuite  # noqa: E402
@@ -88,6 +90,8 @@ __all__ = [
     "PromiseSuite",
     "PublicSuite",
     "RecordSuite",
+    "RetentionRecordSuite",
+    "RetentionSuite",
     "RoundTripSuite",
     "SaverSuite",
     "ThirdPartySuite",
@@ -117,5 +121,7 @@ class SaverSuite(
     IndexSuite,
     RoundTripSuite,
     WriterSuite,
+    RetentionRecordSuite,
+    RetentionSuite,
 ):
     """What a saver of this library has to pass."""

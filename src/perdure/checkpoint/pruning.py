@@ -1,0 +1,199 @@
+"""Retention, carried out: reads a thread's rows, asks the plan what goes, and takes it away in batches. Written once for both colours.
+
+A thread is pruned only while no run holds it: a run has in memory where its values lie, and its next commit refers to them. Each batch
+is one commit on the condition that nothing was written since the rows were read; otherwise they are read again. So a run that begins
+in between loses nothing, and a sweep that is killed is carried on by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perdure.checkpoint import lease
+from perdure.checkpoint.pinning import single_write
+from perdure.checkpoint.reading import folded
+from perdure.checkpoint.records import CheckpointRow, Entry, StaleLoad, ThreadRow
+from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
+from perdure.checkpoint.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
+from perdure.checkpoint.survey import After, Removal
+from perdure.errors import CorruptRecord, InvalidConfig, ThreadBusy, ThreadDeleted
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.records import RecordStore
+    from perdure.clock import Clock
+
+BATCH = 1000
+"""Rows that one commit takes away."""
+PAGE = 1000
+"""Rows, or threads, that are read at a time."""
+RECLAIMED = 1 << 22
+"""Bytes that are given back at a time: other callers wait that long."""
+TRIES = 5
+"""How often a thread that others write to is looked at again before it counts as busy."""
+
+
+class Pruner:
+    """Carries retention out.
+
+    Args:
+        records: the database, in the colour of the call.
+        clock: says what is old.
+        rules: what may go.
+        batch: how many rows one commit takes away.
+        dry_run: only count.
+
+    Raises:
+        InvalidConfig: the batch is no positive number.
+    """
+
+    __slots__ = ("_batch", "_clock", "_dry_run", "_records", "_rules", "_ttl_ns")
+
+    def __init__(
+        self, records: RecordStore, clock: Clock, rules: Sequence[Retention], *, batch: int = BATCH, dry_run: bool = False
+    ) -> None:
+        if type(batch) is not int or batch < 1:
+            raise InvalidConfig(f"batch must be a whole number of rows from 1 on, got {batch!r}", key="batch")
+        self._records = records
+        self._clock = clock
+        self._rules = rules
+        self._batch = batch
+        self._dry_run = dry_run
+        self._ttl_ns = next(
+            (nanoseconds_of(rule.thread_ttl, "thread_ttl") for rule in reversed(rules) if rule.thread_ttl), None
+        )
+
+    async def threads(self, names: Iterable[str] | None, prefix: str = "") -> Pruned:
+        """Prune threads: the named ones, or all whose ids begin with a prefix."""
+        total = Pruned(dry_run=self._dry_run)
+        async for row in self._rows(names, prefix):
+            total.add(await self._expired(row) or await self.thread(row))
+        while not self._dry_run and (freed := await self._records.reclaim(RECLAIMED)):
+            total.reclaimed += freed
+        return total
+
+    async def _rows(self, names: Iterable[str] | None, prefix: str) -> AsyncGenerator[ThreadRow, None]:
+        if names is not None:
+            for name in names:
+                page = await self._records.survey(name, after=None, limit=1)
+                if page.thread.key is not None:
+                    yield page.thread
+            return
+        after: str | None = None
+        while rows := await self._records.threads(after=after, limit=PAGE, prefix=prefix):
+            for row in rows:
+                yield row
+            after = rows[-1].thread
+
+    # -- whole threads ----------------------------------------------------------------------------------------------------
+
+    async def _expired(self, row: ThreadRow) -> Pruned | None:
+        """Delete a thread whose time has come; None: it has not."""
+        now = self._clock.now_ns()
+        if self._ttl_ns is None or row.updated_ns >= now - self._ttl_ns or row.status == "interrupted":
+            return None
+        if not lease.is_free(row.lease) or await self._records.branches(row.thread):
+            return None
+        try:
+            outline = await self._outline(row.thread, held=True)
+        except (StaleLoad, CorruptRecord):
+            return None
+        if outline.thread.lease.epoch != row.lease.epoch or waits(outline):
+            return None  # somebody wrote to it since it was listed, or has a question to answer, though a node has failed since
+        gone = Pruned(1, deleted=(row.thread,))
+        count(gone, outline, everything(outline))
+        if not self._dry_run:
+            try:
+                await self._records.commit(replace(single_write(outline.thread, now), removed=Removal(thread=True)))
+            except (StaleLoad, ThreadBusy, ThreadDeleted):
+                return None
+        return gone
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------------
+
+    async def thread(self, row: ThreadRow) -> Pruned:
+        """Prune one thread."""
+        done = Pruned(1)
+        fewest = min((rule.keep_last or 0 for rule in self._rules if rule.thins), default=None)
+        if fewest is None or row.next_n <= fewest:
+            return done  # it never had so many checkpoints
+        for _ in range(TRIES):
+            try:
+                outline = await self._outline(row.thread)
+                if outline.thread.key is None:
+                    return done
+                if outline.thread.lease.token is not None:
+                    break
+                planned = plan(outline, self._rules, self._clock.now_ns())
+                if self._dry_run:
+                    return planned.pruned
+                await self._carry_out(outline, planned, done)
+                return done
+            except StaleLoad:
+                continue
+            except ThreadDeleted:
+                return done
+            except ThreadBusy:
+                break
+            except CorruptRecord:
+                done.damaged = (row.thread,)
+                return done
+        done.busy = (row.thread,)
+        return done
+
+    async def _outline(self, thread: str, *, held: bool = False) -> Outline:
+        """All rows of a thread, as they were at one moment.
+
+        Args:
+            thread: its id.
+            held: also if somebody holds it, who may write between two pages; otherwise the first page has to do then.
+
+        Raises:
+            StaleLoad: others write to it all the time.
+        """
+        for _ in range(TRIES):
+            outline: Outline | None = None
+            after: After | None = None
+            while True:
+                page = await self._records.survey(thread, after=after, limit=PAGE)
+                if outline is None:
+                    outline = Outline(page.thread)
+                now, then = page.thread, outline.thread
+                if (now.key, now.lease.epoch) != (then.key, then.lease.epoch):
+                    break  # somebody wrote in between: begin again
+                outline.add(page)
+                after = page.next
+                if after is None or (then.lease.token is not None and not held):
+                    return outline
+        raise StaleLoad(thread)
+
+    async def _carry_out(self, outline: Outline, planned: Plan, done: Pruned) -> None:
+        thread = outline.thread
+        for rewrites, removed in batches(planned, self._batch):
+            rewritten = await self._rewritten(thread.thread, rewrites)
+            await self._records.commit(replace(single_write(thread, self._clock.now_ns()), replaced=rewritten, removed=removed))
+            thread.lease.epoch += 1  # as the commit left it, so that the next one tells whether somebody else wrote since
+            count(done, outline, removed)
+
+    async def _rewritten(self, thread: str, rewrites: Sequence[Rewrite]) -> list[CheckpointRow]:
+        """The rows as they are to be: what they say is the same, on other ancestors."""
+        if not rewrites:
+            return []
+        found = {one.row.n: one for one in await self._records.several(thread, [(r.ns, r.n) for r in rewrites]) if one.row}
+        rows: list[CheckpointRow] = []
+        for rewrite in rewrites:
+            loaded = found.get(rewrite.n)
+            if loaded is None or loaded.row is None:
+                raise StaleLoad(thread)
+            changes: dict[str, Entry | None] = {**folded(loaded.chain)} if rewrite.full else loaded.row.changes
+            rows.append(
+                replace(
+                    loaded.row,
+                    parent=rewrite.parent,
+                    base=rewrite.base,
+                    full=rewrite.full or loaded.row.full,
+                    changes=changes,
+                )
+            )
+        return rows

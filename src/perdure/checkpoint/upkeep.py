@@ -1,0 +1,230 @@
+"""What keeps a saver's threads in order: retention, names that pin checkpoints, and verification. Public methods, in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.bridge import run_blocking
+from perdure.checkpoint.pinning import pin, unpin
+from perdure.checkpoint.pruning import BATCH, Pruner
+from perdure.checkpoint.receipt import Receipt
+from perdure.checkpoint.retention import Age, Pruned, Retention
+from perdure.checkpoint.verifying import Verified, verify
+from perdure.errors import InvalidConfig, WrongType
+from perdure.ids import thread_text
+
+if TYPE_CHECKING:
+    from perdure.checkpoint.heads import Heads
+    from perdure.checkpoint.records import RecordStore
+    from perdure.clock import Clock
+    from perdure.types import RunnableConfig
+
+
+class Upkeep:
+    """The part of a saver of this library that is about whole threads and what they keep.
+
+    Attributes:
+        retention: the policy that `sweep` applies, and `prune` where it is not told another one.
+    """
+
+    clock: Clock
+    heads: Heads
+    retention: tuple[Retention, ...]
+
+    def blocking(self) -> RecordStore:
+        """The records, for calls that block."""
+        raise NotImplementedError
+
+    def suspending(self) -> RecordStore:
+        """The records, for calls that suspend."""
+        raise NotImplementedError
+
+    def prune(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: Age | None = None,
+        namespaces: Sequence[str] | None = None,
+        thread: Any = None,
+        threads: Iterable[Any] | None = None,
+        dry_run: bool = False,
+        batch: int = BATCH,
+    ) -> Pruned:
+        """Take old checkpoints away, with all that only they refer to, and give the space back.
+
+        A checkpoint goes only if everything that is given lets it go. The tip always stays, and so do checkpoints with a name, open
+        questions that nothing was made of, and what resuming or forking any of these needs.
+
+        Args:
+            keep_last: keep the newest so many of each namespace.
+            older_than: keep what is younger: a `timedelta`, or seconds.
+            namespaces: only in these: "" is the root, "research" the subgraph in node "research", "outer|inner" one inside of that.
+            thread: only in this thread.
+            threads: only in these; None: in all.
+            dry_run: change nothing, and count what would go.
+            batch: how many rows one transaction takes away.
+
+        Returns:
+            What went. Threads that a run holds are named in `busy` and left for the next time, those whose records are damaged in
+            `damaged`. With neither `keep_last` nor `older_than`, the saver's own policy says what goes.
+
+        Raises:
+            InvalidConfig: a number is not positive, or nothing says what may go.
+        """
+        given = (keep_last, older_than, namespaces)
+        return run_blocking(self._pruner(self.blocking(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads)))
+
+    async def aprune(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: Age | None = None,
+        namespaces: Sequence[str] | None = None,
+        thread: Any = None,
+        threads: Iterable[Any] | None = None,
+        dry_run: bool = False,
+        batch: int = BATCH,
+    ) -> Pruned:
+        """See `prune`."""
+        given = (keep_last, older_than, namespaces)
+        return await self._pruner(self.suspending(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads))
+
+    def sweep(self, *, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
+        """Apply the saver's retention policy to all threads: prune their checkpoints, and delete threads whose time has come.
+
+        Nothing applies a policy by itself. Call this from time to time, from one place or from several.
+
+        Args:
+            thread_prefix: only threads whose ids begin with it.
+            dry_run: change nothing, and count what would go.
+            batch: how many rows one transaction takes away.
+
+        Raises:
+            InvalidConfig: the saver has no policy.
+        """
+        swept = run_blocking(self._sweeper(self.blocking(), dry_run=dry_run, batch=batch).threads(None, thread_prefix))
+        return self._forgotten(swept)
+
+    async def asweep(self, *, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
+        """See `sweep`."""
+        swept = await self._sweeper(self.suspending(), dry_run=dry_run, batch=batch).threads(None, thread_prefix)
+        return self._forgotten(swept)
+
+    def _forgotten(self, swept: Pruned) -> Pruned:
+        """Forget what is remembered of the threads that were deleted."""
+        for thread in () if swept.dry_run else swept.deleted:
+            self.heads.forget(thread)
+        return swept
+
+    def pin(self, config: RunnableConfig, name: str) -> RunnableConfig:
+        """Give a checkpoint a name, so that retention keeps it. It is the name of a branch, as `graph.name_branch` gives it.
+
+        Args:
+            config: addresses it: by `thread_id` and `checkpoint_id` (default: where the thread is now).
+            name: text of 1 to 200 characters.
+
+        Returns:
+            The config that addresses it by the name.
+
+        Raises:
+            InvalidConfig: it is a subgraph's, or the name is another checkpoint's already.
+            UnknownCheckpoint: there is no such checkpoint.
+            ThreadBusy: a run holds the thread.
+        """
+        return run_blocking(pin(self.blocking(), self.clock, config, name))
+
+    async def apin(self, config: RunnableConfig, name: str) -> RunnableConfig:
+        """See `pin`."""
+        return await pin(self.suspending(), self.clock, config, name)
+
+    def unpin(self, thread: Any, name: str) -> None:
+        """Take a name away; the next prune may take its checkpoint.
+
+        Raises:
+            UnknownBranch: the thread has no such name.
+            ThreadBusy: a run holds the thread.
+        """
+        run_blocking(unpin(self.blocking(), self.clock, thread_text(thread), name))
+
+    async def aunpin(self, thread: Any, name: str) -> None:
+        """See `unpin`."""
+        await unpin(self.suspending(), self.clock, thread_text(thread), name)
+
+    def verify(
+        self,
+        thread: Any,
+        *,
+        checkpoint: str | None = None,
+        receipt: Receipt | str | None = None,
+        key: bytes | None = None,
+        pruned: bool = False,
+    ) -> Verified:
+        """Check all that is stored of a thread, without changing anything.
+
+        Args:
+            thread: its id.
+            checkpoint: the id of a checkpoint: look only at records up to it.
+            receipt: of an earlier call: what was altered or cut off since is told as well.
+            key: 16 to 64 secret bytes: who does not know them cannot make a receipt that fits altered records.
+            pruned: old checkpoints may have been pruned since the receipt; its last one has to be there.
+
+        Returns:
+            The problems, the one at the oldest record first, and a new receipt.
+
+        Raises:
+            UnknownThread, UnknownCheckpoint: there is nothing to verify.
+            InvalidConfig: the key or the receipt cannot be one, or they do not belong together.
+            ThreadBusy: a run keeps writing to the thread meanwhile.
+        """
+        flow = verify(self.blocking(), thread_text(thread), checkpoint=checkpoint, receipt=receipt, key=key, pruned=pruned)
+        return run_blocking(flow)
+
+    async def averify(
+        self,
+        thread: Any,
+        *,
+        checkpoint: str | None = None,
+        receipt: Receipt | str | None = None,
+        key: bytes | None = None,
+        pruned: bool = False,
+    ) -> Verified:
+        """See `verify`."""
+        return await verify(
+            self.suspending(), thread_text(thread), checkpoint=checkpoint, receipt=receipt, key=key, pruned=pruned
+        )
+
+    def _pruner(self, records: RecordStore, given: tuple[Any, Any, Any], *, dry_run: bool, batch: int) -> Pruner:
+        keep_last, older_than, namespaces = given
+        rules: Sequence[Retention] = self.retention
+        if given != (None, None, None) or not any(rule.thins for rule in rules):
+            rules = (Retention(keep_last, older_than, namespaces),)
+        thinning = [rule for rule in rules if rule.thins]
+        # Deleting whole threads is for `sweep`: who prunes a thread wants to go on with it.
+        kept = [Retention(rule.keep_last, rule.older_than, rule.namespaces) for rule in thinning]
+        return Pruner(records, self.clock, kept, batch=batch, dry_run=dry_run)
+
+    def _sweeper(self, records: RecordStore, *, dry_run: bool, batch: int) -> Pruner:
+        if not self.retention:
+            raise InvalidConfig(
+                "this saver has no retention policy to apply: give it one, such as retention=Retention(keep_last=20), or call "
+                "prune(keep_last=20)",
+                key="retention",
+            )
+        return Pruner(records, self.clock, self.retention, batch=batch, dry_run=dry_run)
+
+
+def _named(thread: Any, threads: Iterable[Any] | None) -> list[str] | None:
+    """The ids of the threads that are meant; None: all.
+
+    Raises:
+        InvalidConfig: both are given.
+        TypeError: an id is no text.
+    """
+    if thread is not None and threads is not None:
+        raise InvalidConfig("prune takes thread= or threads=, not both", key="thread")
+    if thread is not None:
+        return [thread_text(thread)]
+    if isinstance(threads, str):
+        raise WrongType("threads= is a list of thread ids; thread= is for one")
+    return None if threads is None else [thread_text(one) for one in threads]
