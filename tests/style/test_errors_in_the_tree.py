@@ -30,9 +30,9 @@ CANNOT_HAPPEN = {
     "src/perdure/engine/runners_awaited.py:store_from_thread",
 }
 """Where only a mistake in this library leads."""
+PROTOCOL = {"InvalidStateError", "FileNotFoundError"}
+"""What other code expects to catch: the contract of asyncio's futures, and what a path that leads nowhere raises everywhere."""
 NEVER_LEAVES = {
-    "FileNotFoundError",
-    "InvalidStateError",
     "LoopIsBlocked",
     "Misfit",
     "MovedOn",

@@ -12,13 +12,13 @@ from perdure.checkpoint.transfer.arrivals import twice
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
 
 if TYPE_CHECKING:
-    from perdure.backends.memory.records import _Thread
+    from perdure.backends.memory.thread import MemoryThread
 
 _ROW_COSTS = 64
 """Bytes that a row counts beside its body, so that many small ones end a page too."""
 
 
-def rows_after(found: _Thread, after: Place | None, budget: int) -> list[RawRow]:
+def rows_after(found: MemoryThread, after: Place | None, budget: int) -> list[RawRow]:
     """Rows in the order of travel, from just after a place on, until the budget is spent."""
     rows: list[RawRow] = []
     first, done = (NAMESPACE, None) if after is None else after
@@ -37,12 +37,12 @@ def rows_after(found: _Thread, after: Place | None, budget: int) -> list[RawRow]
 _Made = tuple[list[tuple[Any, ...]], Callable[[tuple[Any, ...]], RawRow]]
 
 
-def _namespaces(found: _Thread) -> _Made:
+def _namespaces(found: MemoryThread) -> _Made:
     keys = sorted((ns,) for ns in found.names if ns != ROOT_NS)
     return keys, lambda key: RawRow(NAMESPACE, key, found.names[key[0]].encode())
 
 
-def _values(found: _Thread) -> _Made:
+def _values(found: MemoryThread) -> _Made:
     def made(key: tuple[Any, ...]) -> RawRow:
         tag, data = found.values[key[0]]
         return RawRow(VALUE, (key[0], tag), data)
@@ -50,7 +50,7 @@ def _values(found: _Thread) -> _Made:
     return sorted((n,) for n in found.values), made
 
 
-def _checkpoints(found: _Thread) -> _Made:
+def _checkpoints(found: MemoryThread) -> _Made:
     def made(key: tuple[Any, ...]) -> RawRow:
         row = found.checkpoints[key[1]]
         return RawRow(CHECKPOINT, (row.ns, row.n, pack_id(row.id)), checkpoint_body(row))
@@ -58,17 +58,17 @@ def _checkpoints(found: _Thread) -> _Made:
     return sorted((row.ns, row.n) for row in found.checkpoints.values()), made
 
 
-def _writes(found: _Thread) -> _Made:
+def _writes(found: MemoryThread) -> _Made:
     by_key = {(w.ns, w.origin, w.path, w.kind): w for w in _filed(found.writes)}
     return sorted(by_key), lambda key: RawRow(WRITE, key, write_body(by_key[key].items))
 
 
-def _children(found: _Thread) -> _Made:
+def _children(found: MemoryThread) -> _Made:
     by_key = {(c.ns, c.origin, c.path, c.call): c for c in _filed(found.children)}
     return sorted(by_key), lambda key: RawRow(CHILD, tuple(by_key[key]))
 
 
-def _branches(found: _Thread) -> _Made:
+def _branches(found: MemoryThread) -> _Made:
     return sorted((name,) for name in found.branches), lambda key: RawRow(BRANCH, (key[0], found.branches[key[0]]))
 
 
@@ -76,7 +76,7 @@ def _filed(rows: Mapping[int, Mapping[Any, Any]]) -> Iterable[Any]:
     return (row for filed in rows.values() for row in filed.values())
 
 
-_OF_KIND: dict[int, Callable[[_Thread], _Made]] = {
+_OF_KIND: dict[int, Callable[[MemoryThread], _Made]] = {
     NAMESPACE: _namespaces,
     VALUE: _values,
     CHECKPOINT: _checkpoints,
@@ -86,7 +86,7 @@ _OF_KIND: dict[int, Callable[[_Thread], _Made]] = {
 }
 
 
-def put(found: _Thread, row: RawRow) -> None:
+def put(found: MemoryThread, row: RawRow) -> None:
     """Add a row that has travelled.
 
     Raises:
@@ -96,7 +96,7 @@ def put(found: _Thread, row: RawRow) -> None:
         raise twice(f"kind {row.kind}, {row.key!r:.200}")
 
 
-def _add_namespace(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
+def _add_namespace(found: MemoryThread, key: tuple[Any, ...], body: bytes) -> bool:
     name = body.decode()
     if key[0] in found.names or name in found.numbers:
         return False
@@ -105,11 +105,11 @@ def _add_namespace(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
     return True
 
 
-def _add_value(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
+def _add_value(found: MemoryThread, key: tuple[Any, ...], body: bytes) -> bool:
     return found.values.setdefault(key[0], packed := Packed(key[1], body)) is packed
 
 
-def _add_checkpoint(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
+def _add_checkpoint(found: MemoryThread, key: tuple[Any, ...], body: bytes) -> bool:
     ns, n, packed_id = key
     row = checkpoint_row(n, ns, packed_id, body)
     if n in found.checkpoints or row.id in found.by_id:
@@ -120,25 +120,25 @@ def _add_checkpoint(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
     return True
 
 
-def _add_write(found: _Thread, key: tuple[Any, ...], body: bytes) -> bool:
+def _add_write(found: MemoryThread, key: tuple[Any, ...], body: bytes) -> bool:
     ns, origin, path, kind = key
     row = WriteRow(ns, origin, path, kind, write_items(body))
     return found.writes.setdefault(origin, {}).setdefault((ns, path, kind), row) is row
 
 
-def _add_child(found: _Thread, key: tuple[Any, ...], _: bytes) -> bool:
+def _add_child(found: MemoryThread, key: tuple[Any, ...], _: bytes) -> bool:
     row = ChildRow(*key)
     return found.children.setdefault(row.origin, {}).setdefault((row.ns, row.path, row.call), row) is row
 
 
-def _add_branch(found: _Thread, key: tuple[Any, ...], _: bytes) -> bool:
+def _add_branch(found: MemoryThread, key: tuple[Any, ...], _: bytes) -> bool:
     if key[0] in found.branches:
         return False
     found.branches[key[0]] = key[1]
     return True
 
 
-_ADD: dict[int, Callable[[_Thread, tuple[Any, ...], bytes], bool]] = {
+_ADD: dict[int, Callable[[MemoryThread, tuple[Any, ...], bytes], bool]] = {
     NAMESPACE: _add_namespace,
     VALUE: _add_value,
     CHECKPOINT: _add_checkpoint,

@@ -8,10 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
+from typing import Any
 
 from perdure.backends.memory import moving, surveying
+from perdure.backends.memory.thread import MemoryThread, listed, refuse_twice
 from perdure.checkpoint import lease
-from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
+from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -22,56 +24,17 @@ from perdure.checkpoint.records import (
     Have,
     LeaseRow,
     Loaded,
-    Packed,
     Status,
     ThreadRow,
-    WriteRow,
 )
 from perdure.checkpoint.survey import TABLES, After, Survey
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up
 from perdure.checkpoint.transfer.port import Arrival, Stretch
 from perdure.checkpoint.transfer.raw import Place, RawRow
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.errors import SaveFailed, SaverClosed
+from perdure.errors import SaverClosed
 from perdure.failpoints import failpoint
 from perdure.turns import is_held_here, refuse_inside, turn_lock
-
-
-class _Thread:
-    """All rows of one thread."""
-
-    __slots__ = ("branches", "by_id", "checkpoints", "children", "names", "numbers", "order", "row", "runs", "values", "writes")
-
-    def __init__(self, row: ThreadRow) -> None:
-        self.row = row
-        self.checkpoints: dict[int, CheckpointRow] = {}
-        self.order: dict[int, list[int]] = {}
-        self.by_id: dict[str, int] = {}
-        self.values: dict[int, Packed] = {}
-        self.writes: dict[int, dict[tuple[int, str, int], WriteRow]] = {}
-        self.children: dict[int, dict[tuple[int, str, int], ChildRow]] = {}
-        self.branches: dict[str, int] = {}
-        self.runs: dict[int, RunRow] = {}
-        self.names: dict[int, str] = {ROOT_NS: ""}
-        self.numbers: dict[str, int] = {"": ROOT_NS}
-
-    def name(self, branch: str, head: int | None) -> None:
-        if head is None:
-            self.branches.pop(branch, None)
-        else:
-            self.branches[branch] = head
-
-    def note(self, commit: Commit) -> None:
-        """Keep the record of a commit's run; where the run begins, let those go that lie far behind."""
-        if commit.run is None:
-            return
-        self.runs[commit.run.epoch] = commit.run
-        last = 0 if commit.lease in {"keep", "release"} else commit.epoch - RUNS_KEPT
-        for epoch in [epoch for epoch in self.runs if epoch <= last]:
-            del self.runs[epoch]
-
-    def number_of_namespace(self, namespace: str | int) -> int | None:
-        return namespace if isinstance(namespace, int) else self.numbers.get(namespace)
 
 
 class MemoryRecords:
@@ -87,9 +50,9 @@ class MemoryRecords:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._threads: dict[str, _Thread] = {}
+        self._threads: dict[str, MemoryThread] = {}
         self._tombstones: dict[bytes, int] = {}
-        self._arrivals: dict[str, tuple[LeaseRow, _Thread]] = {}
+        self._arrivals: dict[str, tuple[LeaseRow, MemoryThread]] = {}
         self._secret = os.urandom(16)
         self._lock = turn_lock()
         self._closed = False
@@ -130,7 +93,7 @@ class MemoryRecords:
             return self._loaded(found, row, have if have is not None and have.is_of(found.row.incarnation, row.id) else None)
 
     def _wanted(
-        self, found: _Thread, ns: int | None, checkpoint: str | int | BranchName | None, within: int | None
+        self, found: MemoryThread, ns: int | None, checkpoint: str | int | BranchName | None, within: int | None
     ) -> int | None:
         if isinstance(checkpoint, int):
             return checkpoint
@@ -144,7 +107,7 @@ class MemoryRecords:
         at = len(order) if within is None else bisect_left(order, within + 1)
         return order[at - 1] if at else None
 
-    def _loaded(self, found: _Thread, row: CheckpointRow, have: Have | None = None) -> Loaded:
+    def _loaded(self, found: MemoryThread, row: CheckpointRow, have: Have | None = None) -> Loaded:
         chain = ancestors(found.checkpoints, row) if row.base != row.n else [row]
         origins = origins_of(row)
         writes = [w for origin in origins if origin in found.writes for w in found.writes[origin].values() if w.ns == row.ns]
@@ -242,7 +205,7 @@ class MemoryRecords:
         """See `RecordStore.threads`."""
         self._open()
         with self._lock:
-            rows = self._listed(statuses, prefix, graph, updated_after, metadata)
+            rows = listed(self._threads.values(), statuses, prefix, graph, updated_after, metadata)
             found = sorted((row for row in rows if after is None or row.thread > after), key=lambda row: row.thread)
             return [self._copy(row) for row in found[: max(0, limit)]]
 
@@ -259,28 +222,10 @@ class MemoryRecords:
     ) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
         with self._lock:
-            rows = self._listed(statuses, prefix, graph, updated_after, metadata)
+            rows = listed(self._threads.values(), statuses, prefix, graph, updated_after, metadata)
             placed = [((row.updated_ns, row.thread), row) for row in rows]
             found = sorted((each for each in placed if before is None or each[0] < before), key=lambda each: each[0])
             return [self._copy(row) for _, row in found[::-1][: max(0, limit)]]
-
-    def _listed(
-        self,
-        statuses: Collection[Status],
-        prefix: str,
-        graph: str | None,
-        updated_after: int | None,
-        metadata: Mapping[str, Any] | None,
-    ) -> list[ThreadRow]:
-        return [
-            row
-            for row in (found.row for found in self._threads.values())
-            if row.thread.startswith(prefix)
-            and (not statuses or row.status in statuses)
-            and (graph is None or row.graph == graph)
-            and (updated_after is None or row.updated_ns > updated_after)
-            and (not metadata or metadata.keys() <= row.metadata.keys())
-        ]
 
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""
@@ -322,8 +267,8 @@ class MemoryRecords:
                 row = ThreadRow(
                     commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns, updated_ns=commit.now_ns
                 )
-                found = _Thread(row)
-            _refuse_twice(found, commit)
+                found = MemoryThread(row)
+            refuse_twice(found, commit)
             after = lease.after(commit, found.row.lease, self._clock.now_ns())
             try:
                 self._store(found, commit, after)
@@ -332,7 +277,7 @@ class MemoryRecords:
                 self._store(found, commit, after)
                 raise
 
-    def _store(self, found: _Thread, commit: Commit, after: LeaseRow) -> None:
+    def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
         """Doing it twice is the same as doing it once."""
         self._apply(found, commit, after)
         found.checkpoints.update((row.n, row) for row in commit.replaced)
@@ -349,7 +294,7 @@ class MemoryRecords:
         tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
         lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
 
-    def _apply(self, found: _Thread, commit: Commit, after: LeaseRow) -> None:
+    def _apply(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
         row = found.row
         found.note(commit)
         for ns, name in commit.namespaces:
@@ -437,12 +382,12 @@ class MemoryRecords:
         with self._lock:
             for token in [name for name, (held, _) in self._arrivals.items() if is_given_up(held, arrival.now_ns)]:
                 del self._arrivals[token]
-            self._arrivals[arrival.token] = self._held(arrival), _Thread(ThreadRow(""))
+            self._arrivals[arrival.token] = self._held(arrival), MemoryThread(ThreadRow(""))
 
     def _held(self, arrival: Arrival) -> LeaseRow:
         return LeaseRow(arrival.token, 0, arrival.now_ns + arrival.lease_ns, arrival.holder)
 
-    def _arriving(self, arrival: Arrival) -> _Thread:
+    def _arriving(self, arrival: Arrival) -> MemoryThread:
         if arrival.token not in self._arrivals:
             raise given_up()
         return self._arrivals[arrival.token][1]
@@ -487,10 +432,3 @@ class MemoryRecords:
         held = row.lease
         expired = held.token is not None and held.expires_ns <= self._clock.now_ns()
         return replace(row, lease=replace(held, expired=expired), metadata=dict(row.metadata))
-
-
-def _refuse_twice(found: _Thread, commit: Commit) -> None:
-    """As a database does, whose rows have keys."""
-    for n, packed in commit.values:
-        if found.values.get(n, packed) != packed:
-            raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)

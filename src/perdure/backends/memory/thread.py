@@ -1,0 +1,76 @@
+"""One thread in dictionaries: all its rows, and which threads an index lists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
+from perdure.checkpoint.records import ROOT_NS, CheckpointRow, ChildRow, Commit, Packed, Status, ThreadRow, WriteRow
+from perdure.errors import SaveFailed
+
+
+class MemoryThread:
+    """All rows of one thread."""
+
+    __slots__ = ("branches", "by_id", "checkpoints", "children", "names", "numbers", "order", "row", "runs", "values", "writes")
+
+    def __init__(self, row: ThreadRow) -> None:
+        self.row = row
+        self.checkpoints: dict[int, CheckpointRow] = {}
+        self.order: dict[int, list[int]] = {}
+        self.by_id: dict[str, int] = {}
+        self.values: dict[int, Packed] = {}
+        self.writes: dict[int, dict[tuple[int, str, int], WriteRow]] = {}
+        self.children: dict[int, dict[tuple[int, str, int], ChildRow]] = {}
+        self.branches: dict[str, int] = {}
+        self.runs: dict[int, RunRow] = {}
+        self.names: dict[int, str] = {ROOT_NS: ""}
+        self.numbers: dict[str, int] = {"": ROOT_NS}
+
+    def name(self, branch: str, head: int | None) -> None:
+        """Give a branch a name; None takes it away."""
+        if head is None:
+            self.branches.pop(branch, None)
+        else:
+            self.branches[branch] = head
+
+    def note(self, commit: Commit) -> None:
+        """Keep the record of a commit's run; where the run begins, let those go that lie far behind."""
+        if commit.run is None:
+            return
+        self.runs[commit.run.epoch] = commit.run
+        last = 0 if commit.lease in {"keep", "release"} else commit.epoch - RUNS_KEPT
+        for epoch in [epoch for epoch in self.runs if epoch <= last]:
+            del self.runs[epoch]
+
+    def number_of_namespace(self, namespace: str | int) -> int | None:
+        """A namespace's number; None if there is none of that name."""
+        return namespace if isinstance(namespace, int) else self.numbers.get(namespace)
+
+
+def refuse_twice(found: MemoryThread, commit: Commit) -> None:
+    """As a database does, whose rows have keys."""
+    for n, packed in commit.values:
+        if found.values.get(n, packed) != packed:
+            raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)
+
+
+def listed(
+    threads: Iterable[MemoryThread],
+    statuses: Collection[Status],
+    prefix: str,
+    graph: str | None,
+    updated_after: int | None,
+    metadata: Mapping[str, Any] | None,
+) -> list[ThreadRow]:
+    """The rows of those threads that meet all conditions; see `IndexPort`."""
+    return [
+        row
+        for row in (found.row for found in threads)
+        if row.thread.startswith(prefix)
+        and (not statuses or row.status in statuses)
+        and (graph is None or row.graph == graph)
+        and (updated_after is None or row.updated_ns > updated_after)
+        and (not metadata or metadata.keys() <= row.metadata.keys())
+    ]
