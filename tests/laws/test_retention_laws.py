@@ -19,7 +19,7 @@ from perdure.testing.random_graphs import random_graph
 from perdure.testing.strict import StrictMemorySaver
 from perdure.testing.wrapping import with_records
 from perdure.types import Command
-from tests.laws.random_runs import Case, Straight, all_at_once, brief, copied, pages, some_of_them
+from tests.laws.random_runs import Case, Straight, all_at_once, brief, pages, some_of_them
 from tests.laws.test_random_graphs import seeds_of
 
 SEEDS = seeds_of(os.environ.get("PERDURE_GRAPH_SEEDS", "") or "0-29")
@@ -118,7 +118,7 @@ def test_P28_what_is_kept_is_read_replayed_and_answered_again_as_before(seed: in
     assert saver.verify("straight").problems == ()
     for keep_last in {1, 2, rng.randint(1, length), length}:
         pruned = Case(plan, saver, f"pruned-{keep_last}")
-        copied(saver, "straight", pruned.thread)
+        saver.copy_thread("straight", pruned.thread)
         before = shown(pruned)
         saver.prune(keep_last=keep_last, thread=pruned.thread)
         sound(saver, pruned.thread)
@@ -147,7 +147,7 @@ def replay(saver: InMemorySaver, straight: Straight, pruned: str, checkpoint: st
     ends = []
     for source in ("straight", pruned):
         case = Case(straight.case.plan, saver, f"{source}-again")
-        copied(saver, source, case.thread)
+        saver.copy_thread(source, case.thread)
         inside = {"checkpoint_ns": place} if place else {}
         case.finish(begin=None if given is None else Command(resume=given), config=case.at(checkpoint_id=checkpoint, **inside))
         ends.append((case.values, case.ledger.done()))
