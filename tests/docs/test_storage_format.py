@@ -9,8 +9,8 @@ from perdure.backends.sqlite.schema import APPLICATION_ID, NEWEST, migration, st
 from perdure.checkpoint import index_records, records, rows
 from perdure.checkpoint.incremental import compression, manifest, segments, tracker, writer
 from perdure.checkpoint.serde import format_v1
-from perdure.engine import record
-from perdure.engine.journal import CHAIN_SPAN
+from perdure.engine.storing import record
+from perdure.engine.storing.journal import CHAIN_SPAN
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "explanation" / "storage-format.md").read_text(encoding="utf-8")

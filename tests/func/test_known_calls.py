@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from perdure.engine.known_calls import KnownCalls, digest_of, identity_of, segment
+from perdure.engine.deciding.known_calls import KnownCalls, digest_of, identity_of, segment
 
 Call = tuple[str, str, bool]
 
@@ -171,7 +171,7 @@ def test_arrays_and_models_count_by_their_content() -> None:
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     program = """
-from perdure.engine.known_calls import digest_of
+from perdure.engine.deciding.known_calls import digest_of
 print(digest_of(({"b", "a", "c"}, {"k": frozenset("xyz")}, [1.5, None, "é"]), {"w": b"x"}))
 """
     found = {

@@ -13,7 +13,7 @@ from perdure.bridge import run_blocking
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import RESULT, ROOT_NS, Commit, Loaded, RecordStore, Status
 from perdure.checkpoint.saver import Saver
-from perdure.engine.frontier import expanded
+from perdure.engine.deciding.frontier import expanded
 from perdure.ids import task_id
 from perdure.testing.random_graphs import Boom, GraphPlan, Ledger, answer_to, build, first_input
 from perdure.testing.wrapping import WrappingRecords, with_records

@@ -14,9 +14,9 @@ from perdure.bridge import run_blocking
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.records import ROOT_NS
 from perdure.constants import START
-from perdure.engine import frontier
-from perdure.engine.live import Live
-from perdure.engine.restore import Restored
+from perdure.engine.deciding import frontier
+from perdure.engine.deciding.live import Live
+from perdure.engine.storing.restore import Restored
 from perdure.graph import StateGraph
 from perdure.types import Command, Send
 

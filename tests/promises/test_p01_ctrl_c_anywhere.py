@@ -15,10 +15,10 @@ from perdure import START, InMemorySaver, SqliteSaver, StateGraph
 from tests.engine.colours import Log, thread
 
 WHERE = (
-    "engine/session.py",
-    "engine/journal.py",
-    "engine/lifetime.py",
-    "engine/loop.py",
+    "engine/storing/session.py",
+    "engine/storing/journal.py",
+    "engine/running/lifetime.py",
+    "engine/running/loop.py",
     "memory/records.py",
     "sqlite/committing.py",
 )

@@ -21,7 +21,7 @@ EVERY_DURABILITY = pytest.mark.parametrize("durability", ["sync", "async", "exit
 CTRL_C = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from perdure.engine import runners_blocking
+from perdure.engine.runners import blocking as runners_blocking
 from tests.promises.ways import abreast, chain, on, open_saver
 
 runners_blocking.CANCEL_GRACE = float(sys.argv[3])

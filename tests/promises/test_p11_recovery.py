@@ -15,8 +15,8 @@ from perdure.checkpoint.index import Index
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.unresolved import Unresolved
-from perdure.engine import recovery
-from perdure.engine.recovery import Recovery
+from perdure.engine.running import recovery
+from perdure.engine.running.recovery import Recovery
 from perdure.errors import CorruptRecord, EmptyInputError, InvalidConfig, NeedsContext, UnknownThread
 from perdure.func import entrypoint, task
 from perdure.graph import START, StateGraph

@@ -16,7 +16,7 @@ from perdure.backends.sqlite import statements as sql
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.thread_info import RunInfo, ThreadInfo
-from perdure.engine import record
+from perdure.engine.storing import record
 from perdure.errors import GraphRecursionError
 from perdure.func import entrypoint
 from perdure.graph import START, StateGraph

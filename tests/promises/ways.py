@@ -20,7 +20,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.stored_error import StoredError
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.clock import SYSTEM_CLOCK
-from perdure.engine.restore import Kept
+from perdure.engine.storing.restore import Kept
 from perdure.graph import END, START, StateGraph
 from perdure.ids import checkpoint_id, ticks_of
 from perdure.types import RunnableConfig, StateSnapshot

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from perdure.constants import START
-from perdure.engine import decide
-from perdure.engine.live import Live
-from perdure.engine.plan import next_move, tasks_of
-from perdure.engine.retry import matching, pause_before_next
-from perdure.engine.run import Run
+from perdure.engine.deciding import decide
+from perdure.engine.deciding.live import Live
+from perdure.engine.deciding.plan import next_move, tasks_of
+from perdure.engine.deciding.retry import matching, pause_before_next
+from perdure.engine.running.run import Run
 from perdure.errors import AmbiguousAnswer, EmptyInputError, InvalidUpdateError, MissingNode, UnknownInterruptError
 from perdure.graph import StateGraph
 from perdure.runtime import RunControl

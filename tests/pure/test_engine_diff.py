@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.engine.diff import Change, StateDiff, change_of, diff_of, same
+from perdure.engine.deciding.diff import Change, StateDiff, change_of, diff_of, same
 
 
 def test_equal_states_do_not_differ():

@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 
 from perdure.channels import EphemeralValue
 from perdure.constants import START, TASKS
-from perdure.engine import frontier
-from perdure.engine.live import Live
+from perdure.engine.deciding import frontier
+from perdure.engine.deciding.live import Live
 from perdure.engine.program import Node, Program
 from perdure.errors import InvalidUpdateError
 from perdure.graph import StateGraph

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from perdure.channels import UntrackedValue
 from perdure.constants import END, ROOT, START, TASKS
-from perdure.engine import returns
+from perdure.engine.deciding import returns
 from perdure.engine.program import Branch, Call, Program
 from perdure.errors import InvalidUpdateError, ParentCommand, UnknownKey, UnknownNode
 from perdure.graph import StateGraph

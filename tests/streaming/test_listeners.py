@@ -11,7 +11,7 @@ import pytest
 
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_message_writer, get_stream_writer
-from perdure.engine.session import Session
+from perdure.engine.storing.session import Session
 from perdure.errors import ThreadBusy
 from perdure.graph import MessagesState
 from tests.engine.colours import Colour, Log, thread

@@ -13,8 +13,8 @@ import pytest
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.config import get_message_writer, get_stream_writer
-from perdure.engine import runners_pace
-from perdure.engine.runners_pace import Pace
+from perdure.engine.runners import pace as runners_pace
+from perdure.engine.runners.pace import Pace
 from perdure.types import TimeoutPolicy
 from tests.engine.colours import Log, thread
 from tests.streaming.stories import abreast, line, status_of, until, wait_until

@@ -9,8 +9,9 @@ import pytest
 
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_message_writer, get_stream_writer
-from perdure.engine import child, messaging, telling
-from perdure.engine.run import Run
+from perdure.engine.running import telling
+from perdure.engine.running.run import Run
+from perdure.engine.tasks import child, messaging
 from perdure.graph import MessagesState
 from perdure.streaming import events
 from tests.engine.colours import Colour, thread

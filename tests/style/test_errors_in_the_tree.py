@@ -27,7 +27,7 @@ CAUGHT_BESIDE_IT = {
 }
 """Where reading damaged rows begins; what calls these makes a CorruptRecord of it."""
 CANNOT_HAPPEN = {
-    "src/perdure/engine/runners_awaited.py:store_from_thread",
+    "src/perdure/engine/runners/awaited.py:store_from_thread",
 }
 """Where only a mistake in this library leads."""
 PROTOCOL = {"InvalidStateError", "FileNotFoundError"}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.loading import graph_at, object_at
 from perdure.cli.text import printable
-from perdure.engine.recovery import AT_ONCE
+from perdure.engine.running.recovery import AT_ONCE
 
 if TYPE_CHECKING:
-    from perdure.engine.recovery import Recovery
+    from perdure.engine.running.recovery import Recovery
 
 HELP = "take up the runs of a graph whose process has died"
 

@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from perdure.bridge import inner, iterate_blocking, run_blocking
-from perdure.engine import child
-from perdure.engine.access import access_for, enclosing_task, refuse_inside
-from perdure.engine.cached import HasCache, warn_of_no_cache
-from perdure.engine.edit import Edits
-from perdure.engine.history import History, call_config
 from perdure.engine.inbox import HasInbox
-from perdure.engine.lifetime import Batches, exhaust, inside, root, told
 from perdure.engine.options import Options, RunOptions
-from perdure.engine.recovery import HasRecovery
-from perdure.engine.run import NO_EVENTS, Run
-from perdure.engine.runners_blocking import BlockingRunner
-from perdure.engine.travel import HasBranches
+from perdure.engine.past.edit import Edits
+from perdure.engine.past.history import History, call_config
+from perdure.engine.past.travel import HasBranches
+from perdure.engine.runners.blocking import BlockingRunner
+from perdure.engine.running.lifetime import Batches, exhaust, inside, root, told
+from perdure.engine.running.recovery import HasRecovery
+from perdure.engine.running.run import NO_EVENTS, Run
+from perdure.engine.storing.access import access_for, enclosing_task, refuse_inside
+from perdure.engine.tasks import child
+from perdure.engine.tasks.cached import HasCache, warn_of_no_cache
 from perdure.errors import InvalidConfig, MissingCheckpointer
 from perdure.runtime.config import checked, merged
 from perdure.streaming.modes import NOTHING, Shapes, Wanted, wanted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perdure.checkpoint.records import ThreadRow
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
-    from perdure.engine.session import Access
+    from perdure.engine.storing.session import Access
 
 
 class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
@@ -216,7 +216,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
             return_exceptions: put an exception in the place of its result instead of raising the first.
             kwargs: passed on to `invoke`.
         """
-        from perdure.engine.batch import run_batch
+        from perdure.engine.running.batch import run_batch
 
         return run_batch(self.invoke, inputs, config, return_exceptions=return_exceptions, kwargs=kwargs)
 
@@ -229,7 +229,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         **kwargs: Any,
     ) -> list[Any]:
         """`batch` for async code, on the caller's loop."""
-        from perdure.engine.batch import arun_batch
+        from perdure.engine.running.batch import arun_batch
 
         return await arun_batch(self.ainvoke, inputs, config, return_exceptions=return_exceptions, kwargs=kwargs)
 
@@ -423,6 +423,6 @@ async def _edited(
 
 
 def _suspending_runner() -> Runner:
-    from perdure.engine.runners_suspending import SuspendingRunner
+    from perdure.engine.runners.suspending import SuspendingRunner
 
     return SuspendingRunner()

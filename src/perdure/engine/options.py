@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from perdure.engine.returns import unknown_node
+from perdure.engine.deciding.returns import unknown_node
 from perdure.errors import InvalidConfig, WrongType
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import Commit
-    from perdure.engine.runners_pace import Pace
-    from perdure.engine.task import Task
-    from perdure.engine.workers import Workers
+    from perdure.engine.runners.pace import Pace
+    from perdure.engine.runners.workers import Workers
+    from perdure.engine.tasks.task import Task
     from perdure.types import TimeoutPolicy
 
 

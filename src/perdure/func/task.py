@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from perdure.engine.cached import namespace_of
 from perdure.engine.program import Call, Node, StateView
-from perdure.engine.task import Task
+from perdure.engine.tasks.cached import namespace_of
+from perdure.engine.tasks.task import Task
 from perdure.errors import InvalidArgument, InvalidGraph, OutsideOfRun
 from perdure.graph.signature import inspect_step, is_async_callable
 from perdure.graph.state_types import types_in
@@ -18,7 +18,7 @@ from perdure.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
 if TYPE_CHECKING:
     from perdure.cache.base import BaseCache
-    from perdure.engine.runners_calls import StepFuture
+    from perdure.engine.runners.calls import StepFuture
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class TaskFunction(Generic[P, T]):
                 f"task {self.name!r} was called outside of a running entrypoint or graph. Call it in an entrypoint, a node or another "
                 "task, and in threads of your own with the context of these; its function alone is in its attribute `function`"
             )
-        from perdure.engine.runners_calls import start
+        from perdure.engine.runners.calls import start
 
         return cast("StepFuture[T]", start(scope, self._node, self._types, args, kwargs))
 

@@ -16,11 +16,11 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 
 from perdure.constants import TAG_NOSTREAM
-from perdure.engine import messaging
+from perdure.engine.tasks import messaging
 
 if TYPE_CHECKING:
-    from perdure.engine.run import Run
-    from perdure.engine.task import Task
+    from perdure.engine.running.run import Run
+    from perdure.engine.tasks.task import Task
     from perdure.types import RunnableConfig
 
 NAMES_THE_RUN = ("run_name", "run_id")
@@ -41,7 +41,7 @@ class Ambient:
 
     @contextmanager
     def around(self, task: Task) -> Iterator[None]:
-        """See `perdure.engine.seam.Seam`."""
+        """See `perdure.engine.tasks.seam.Seam`."""
         listening = messaging.MODE in task.run.modes
         task.config = config = _with_handler(task.config, TokenHandler(task) if listening else None)
         ambient: Any = {key: value for key, value in config.items() if key not in NAMES_THE_RUN}

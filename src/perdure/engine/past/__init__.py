@@ -1,0 +1,1 @@
+"""What was: histories, edits, branches, and going on from an older checkpoint."""

@@ -1,0 +1,423 @@
+"""Editing a thread's state from outside, as if a node had written it. Written once for both colours.
+
+An edit makes one new checkpoint on the one it addresses, which stays as it was. It says in whose name it writes: that node's edges
+decide what runs next. Without a name it is the node that ran last; then the edges are evaluated anew, but tasks that have an open
+question or a stored result stay as they are (P22). With a name, only that node's own task closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.channels.base import MISSING
+from perdure.checkpoint.inbox import open_questions
+from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
+from perdure.constants import CONF, COPY, END, INPUT, START
+from perdure.engine.deciding import returns
+from perdure.engine.deciding.live import Live
+from perdure.engine.deciding.plan import tasks_of
+from perdure.engine.past.branches import branch_of, left_behind, unknown_branch
+from perdure.engine.past.edit_inside import InsideEdits
+from perdure.engine.running.entering import entry_value, hand_in
+from perdure.engine.running.run import Run
+from perdure.engine.storing.journal import Journal
+from perdure.engine.storing.restore import Restored
+from perdure.engine.storing.session import Session
+from perdure.engine.storing.snapshot import address_of
+from perdure.engine.tasks.task import Entry, Task
+from perdure.errors import InvalidArgument, InvalidUpdateError, UnknownCheckpoint
+from perdure.runtime.config import stored_metadata
+from perdure.types import RunnableConfig, Send, StateUpdate
+
+if TYPE_CHECKING:
+    from perdure.engine.compiled import CompiledGraph
+    from perdure.engine.ports import Runner
+    from perdure.engine.program import Program
+    from perdure.engine.storing.session import Access
+
+Kept = tuple[dict[str, tuple[int, tuple[str, ...]]], dict[int, int], Sequence[Any], dict[str, tuple[int, tuple[str, ...]]]]
+"""Open tasks that an edit leaves as they are: nodes, Sends with the list that they are positions of, deferred nodes."""
+
+
+def _updates(updates: Any) -> list[StateUpdate]:
+    """The edits of one super-step.
+
+    Raises:
+        InvalidUpdateError: it is no list of edits.
+    """
+    try:
+        found = [StateUpdate(*update) for update in updates if not isinstance(update, (str, bytes))]
+    except TypeError:
+        found = []
+    if not isinstance(updates, Sequence) or len(found) != len(updates):
+        raise InvalidUpdateError(
+            f"a super-step of edits is a list of StateUpdate(values, as_node) or of such tuples, got {updates!r}"
+        )
+    for update in found:
+        if not isinstance(update.as_node, (str, type(None))):
+            raise InvalidUpdateError(f"as_node is the name of a node, got {update.as_node!r}")
+    return found
+
+
+class Edits:
+    """Edits the threads of one graph.
+
+    Args:
+        graph: the graph.
+        access: the way to the thread.
+        runner: calls the path functions of conditional edges.
+    """
+
+    __slots__ = ("_access", "_graph", "_runner")
+
+    def __init__(self, graph: CompiledGraph, access: Access, runner: Runner) -> None:
+        self._graph = graph
+        self._access = access
+        self._runner = runner
+
+    async def bulk(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        """Make one checkpoint for each super-step of edits, all in one commit; return the config of the last.
+
+        Raises:
+            InvalidArgument: there is nothing to do.
+            InvalidUpdateError, UnknownKey: an edit cannot be made; nothing is stored.
+            ThreadBusy: a run holds the thread.
+            UnknownCheckpoint: the config names a checkpoint that the thread does not have.
+        """
+        given: Any = supersteps
+        if not isinstance(given, Sequence):
+            raise InvalidUpdateError(f"edits are a list of super-steps, each a list of updates, got {supersteps!r}")
+        supersteps = [_updates(updates) for updates in supersteps]
+        if not supersteps:
+            raise InvalidArgument("No supersteps provided: give at least one list of updates")
+        if any(not updates for updates in supersteps):
+            raise InvalidArgument("No updates provided: each super-step needs at least one update")
+        while True:
+            try:
+                return await self._once(config, supersteps)
+            except StaleLoad:
+                continue
+
+    async def _once(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        access, graph = self._access, self._graph
+        conf = config.get(CONF) or {}
+        if conf.get("checkpoint_ns"):
+            return await InsideEdits(self, graph, access, self._runner).once(config, supersteps)
+        branch = branch_of(config)
+        wanted = conf.get("checkpoint_id") or None
+        loaded = await access.load(branch or wanted)
+        if loaded.row is None and branch is not None:
+            raise await unknown_branch(access, branch)
+        if loaded.row is None and wanted is not None:
+            raise UnknownCheckpoint(
+                f"thread {access.thread!r} has no checkpoint {wanted!r}; take ids from get_state or get_state_history",
+                thread=access.thread,
+                checkpoint=wanted,
+            )
+        session = Session(access, loaded, self._runner, (graph.program.name, graph.program.fingerprint))
+        session.refuse_if_busy()
+        session.describe(stored_metadata(config, access.persist))
+        run = Run(graph.program, config, self._runner)
+        restored = open_books(run, session, loaded)
+        journal = run.journal
+        assert journal is not None
+        journal.branch = None if branch is None else branch.name
+        # A checkpoint that the thread has left behind is branched off: its tasks start afresh, for their results belong to the old branch.
+        forks = await left_behind(access, loaded, journal.branch)
+        await self.apply(run, restored, supersteps, forks=forks)
+        row = journal.row
+        if row is None:
+            raise InvalidUpdateError("the edit made no checkpoint")
+        waits = bool(row.frontier) and (
+            loaded.thread.status == "interrupted" or bool(open_questions(loaded, access.saver.serde, 0, only=row.frontier))
+        )
+        await journal.flush("interrupted" if waits else "idle")
+        return address_of(access.thread, "", row.id)
+
+    async def apply(
+        self, run: Run, restored: Restored | None, supersteps: Sequence[Sequence[StateUpdate]], *, forks: bool
+    ) -> None:
+        """Stage one checkpoint for each super-step of edits.
+
+        Args:
+            run: with the state and the books that are edited.
+            restored: what is stored of the checkpoint that they stand at; None if there is none.
+            supersteps: the edits.
+            forks: the checkpoint was left behind: its open tasks start afresh.
+        """
+        stands = restored
+        for updates in supersteps:
+            await self._superstep(run, stands, [StateUpdate(*update) for update in updates], None if forks else restored)
+            stands = None
+            restored, forks = None if forks else restored, False
+
+    async def _superstep(self, run: Run, stands: Restored | None, updates: list[StateUpdate], begun: Restored | None) -> None:
+        """Stage the checkpoint of one super-step of edits.
+
+        Args:
+            run: the run.
+            stands: what is stored of the checkpoint that they are made on; None where an edit has just made it.
+            updates: the edits.
+            begun: where it is stored what open tasks have begun; None where they start afresh.
+        """
+        program = run.program
+        special = {END, INPUT, COPY}
+        if len(updates) > 1:
+            for update in updates:
+                if update.as_node is None:
+                    raise InvalidUpdateError("as_node is required when applying multiple updates to one super-step")
+                if update.as_node in special:
+                    raise InvalidUpdateError(f"as_node={update.as_node!r} must be the only update of its super-step")
+        first = updates[0]
+        if first.as_node in special:
+            await self._special(run, stands, first, begun)
+            return
+        inferred = first.as_node is None
+        names = [_now_called(program, update.as_node or self._infer(run)) for update in updates]
+        tasks: list[Task] = []
+        live = run.live
+        live.step += 1
+        journal = run.journal
+        assert journal is not None
+        identity = journal.session.numbers.checkpoint(live.step)
+        for name, update in zip(names, updates, strict=True):
+            tasks.append(await self._written(run, name, update, identity[0]))
+        closing = [] if inferred else _closing(run, names, first.task_id)
+        kept = self._kept(run, begun, closing, inferred=inferred)
+        if stands is not None and begun is None:
+            kept = _renewed(kept, identity[0])
+        for task in tasks:
+            task.stored = True
+        changed = live.advance(tasks, identity[0])
+        self._put_back(program, live, kept, anew=not closing)
+        if program.validate_state is not None:
+            program.validate_state(live.view, frozenset(changed))
+        ran = tuple(
+            journal.edit(name, identity[0], [w for w in task.writes or () if w[0] in program.channels])
+            for name, task in zip(names, tasks, strict=True)
+        )
+        # An entrypoint that is still to run needs its input.
+        given = run.given if program.single_output is not None and live.fired else MISSING
+        journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata, given=given)
+        live.ran = tuple(dict.fromkeys(names))
+
+    async def _written(self, run: Run, name: str, update: StateUpdate, number: int) -> Task:
+        """What a node would have written, and where its edges would lead."""
+        program = run.program
+        node = program.start if name == START else program.nodes.get(name)
+        if node is None:
+            raise InvalidUpdateError(
+                str(returns.unknown_node(program, f"Node {name} does not exist: the edit is made as", name)), node=name
+            )
+        if program.single_output is not None:
+            writes = returns.writes_of(program, name, update.values)  # as if the function had returned it
+        else:
+            writes = returns.updates_of(program, name, update.values)
+        task: Task = Entry(run, number, update.values if program.root else dict(writes))
+        task.node = node
+        if node.branches:
+            await self._runner.run_one(task)
+            if task.error is not None:
+                raise task.error
+        task.writes = task.writes if node.branches and task.writes is not None else writes
+        return task
+
+    def _infer(self, run: Run) -> str:
+        live = run.live
+        journal = run.journal
+        if run.program.single_output is not None:
+            return next(iter(run.program.nodes))
+        if journal is None or journal.row is None or not live.ran:
+            return START
+        if len(live.ran) > 1:
+            raise InvalidUpdateError(
+                f"Ambiguous update, specify as_node: the last super-step ran {', '.join(map(repr, live.ran))}; say in whose name to write"
+            )
+        return live.ran[0]
+
+    def _kept(self, run: Run, restored: Restored | None, closing: Sequence[int | str], *, inferred: bool) -> Kept:
+        """The open tasks that the edit leaves as they are: nodes, sends with their list, deferred ones."""
+        live = run.live
+        nodes = dict(live.fired)
+        sends = dict(live.open_sends)
+        if not closing:
+            # It writes in the name of a node that has run before: its edges choose anew what follows, unless that has begun.
+            if inferred and run.program.single_output is not None:
+                return nodes, sends, live.sends, dict(live.deferred)  # no edge would start it again
+            started = set() if restored is None else _started(restored)
+            nodes = {name: what for name, what in nodes.items() if (name, what[0]) in started}
+            sends = {index: origin for index, origin in sends.items() if (f"#{index}", origin) in started}
+        for one in closing:
+            if isinstance(one, int):
+                sends.pop(one, None)
+            else:
+                nodes.pop(one, None)
+        return nodes, sends, live.sends, dict(live.deferred)
+
+    def _put_back(self, program: Program, live: Live, kept: Kept, *, anew: bool) -> None:
+        nodes, sends, listed, deferred = kept
+        begun = {_now_called(program, name) for name in nodes}
+        live.fired = {**{name: what for name, what in live.fired.items() if name not in begun}, **nodes}
+        if sends:
+            fresh = list(live.sends)
+            if anew:
+                fresh = _without(program, fresh, [listed[index] for index in sends])
+            number = next(iter(live.open_sends.values()), 0)
+            live.sends = [*listed, *fresh]
+            live.open_sends = {**sends, **{len(listed) + at: number for at in range(len(fresh))}}
+        for name, what in deferred.items():
+            if name not in live.fired:
+                if (now := _now_called(program, name)) != name:
+                    live.deferred.pop(now, None)
+                live.deferred.setdefault(name, what)
+
+    async def _special(self, run: Run, restored: Restored | None, update: StateUpdate, begun: Restored | None) -> None:
+        live = run.live
+        journal = run.journal
+        assert journal is not None
+        if update.as_node == END:
+            if update.values is not None:
+                raise InvalidUpdateError("as_node=END clears what was to run next and takes no values")
+            held = restored if restored is not None else begun
+            done = [] if held is None else _finished(run, held)
+            live.step += 1
+            identity = journal.session.numbers.checkpoint(live.step)
+            changed = live.advance(done, identity[0])
+            live.drop_open()
+            journal.checkpoint(live, "update", changed, identity=identity, metadata=run.metadata)
+            return
+        if update.as_node == INPUT:
+            direct = run.program.single_output is not None
+            value = update.values if direct else entry_value(run, update.values)
+            live.drop_open()
+            live.step += 1 if journal.row is not None else 0
+            identity = journal.session.numbers.checkpoint(live.step)
+            if direct:
+                hand_in(run, value, identity[0])
+            journal.checkpoint(live, "input", (), identity=identity, given=value, start=not direct, metadata=run.metadata)
+            return
+        if restored is None:
+            raise InvalidUpdateError("as_node='__copy__' copies a checkpoint, but the thread has none")
+        self._copy(run, restored)
+
+    def _copy(self, run: Run, restored: Restored) -> None:
+        """The same state once more, as a sibling of the checkpoint, with tasks of its own."""
+        live = run.live
+        journal = run.journal
+        assert journal is not None
+        live.step += 1
+        identity = journal.session.numbers.checkpoint(live.step)
+        renewed(live, identity[0])
+        kept = restored.given
+        row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=restored.enters, ran=restored.row.ran)
+        row.parent, row.full, row.base, row.changes = restored.row.parent, True, row.n, dict(journal.entries)
+
+
+def _closing(run: Run, names: Sequence[str], task: str | None) -> list[int | str]:
+    """The open tasks that edits in the name of these nodes stand for: names of triggered nodes, positions of Sends, one of each."""
+    found: list[int | str] = [name for name in run.live.fired if _now_called(run.program, name) in names]
+    tasks = tasks_of(run) if run.live.open_sends else ()
+    for name in names:
+        send = next(
+            (one for one in tasks if one.send is not None and one.node.name == name and (task is None or one.id == task)), None
+        )
+        if send is not None:
+            found.append(int(send.path[1:]))
+    return found
+
+
+def _started(restored: Restored) -> set[tuple[str, int]]:
+    """(path, origin) of the tasks that have asked, or have a result."""
+    return {
+        (path, origin)
+        for path, origin in restored.paths(handlers=False)
+        for at in (path, f"!{path}")
+        if restored.result(origin, at) is not None or restored.asked(origin, at)
+    }
+
+
+def _without(program: Program, chosen: Sequence[Send], begun: Sequence[Send]) -> list[Send]:
+    """The Sends that edges chose anew, without those that stand for one that has begun: to the same node, with an equal argument."""
+    left = list(begun)
+    found: list[Send] = []
+    for send in chosen:
+        twin = next((one for one in left if _are_alike(program, one, send)), None)
+        if twin is None:
+            found.append(send)
+        else:
+            left = [one for one in left if one is not twin]
+    return found
+
+
+def _are_alike(program: Program, one: Send, other: Send) -> bool:
+    if _now_called(program, one.node) != _now_called(program, other.node):
+        return False
+    try:
+        return bool(one.arg == other.arg)
+    except Exception:  # noqa: BLE001 - objects that cannot be compared are not known to be alike
+        return False
+
+
+def _now_called(program: Program, name: str) -> str:
+    """What a node is called now, by a name that a stored task may have had for it before."""
+    node = None if name == START else program.node(name)
+    return name if node is None else node.name
+
+
+def open_books(
+    run: Run,
+    session: Session,
+    loaded: Loaded,
+    ns: int = ROOT_NS,
+    child_of: tuple[int, int, str, int] | None = None,
+) -> Restored | None:
+    """Give a run the state and the books of a loaded checkpoint; return what is stored of it, None if there is none."""
+    if loaded.row is None:
+        run.live = Live(run.program)
+        run.live.step = -1
+        run.journal = Journal(session, ns, run.namespace)
+        return None
+    restored = Restored(run.program, loaded, session.serde)
+    run.live = restored.live
+    run.given = restored.given
+    if "parents" in restored.row.metadata:
+        run.metadata = {"parents": restored.row.metadata["parents"]}
+    run.live.ran = tuple(dict.fromkeys(task.triggers[0] for task in restored.row.ran if task.triggers))
+    run.journal = Journal(
+        session,
+        loaded.row.ns,
+        run.namespace,
+        row=restored.row,
+        entries=restored.entries,
+        chain=len(loaded.chain),
+        ids=restored.ids,
+        stored=restored,
+        child_of=child_of,
+    )
+    return restored
+
+
+def renewed(live: Live, number: int) -> None:
+    """Let the open tasks of a state be triggered anew at checkpoint `number`."""
+    live.fired = {name: (number, triggers) for name, (_, triggers) in live.fired.items()}
+    live.deferred = {name: (number, triggers) for name, (_, triggers) in live.deferred.items()}
+    live.open_sends = dict.fromkeys(live.open_sends, number)
+
+
+def _renewed(kept: Kept, number: int) -> Kept:
+    """The same tasks, as if they had been triggered at checkpoint `number`: with ids of their own, and no results."""
+    nodes, sends, listed, deferred = kept
+    return (
+        {name: (number, triggers) for name, (_, triggers) in nodes.items()},
+        dict.fromkeys(sends, number),
+        listed,
+        {name: (number, triggers) for name, (_, triggers) in deferred.items()},
+    )
+
+
+def _finished(run: Run, restored: Restored) -> list[Task]:
+    tasks = tasks_of(run)
+    for task in tasks:
+        task.writes = restored.result(task.origin, task.path)
+    return [task for task in tasks if task.writes is not None]

@@ -1,0 +1,1 @@
+"""How tasks run: threads and event loops, the two forms of the port `Runner`."""

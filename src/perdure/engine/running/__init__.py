@@ -1,0 +1,1 @@
+"""The life of a run: its beginning, its super-steps, its end."""

@@ -1,0 +1,195 @@
+"""Results that are taken from a cache instead of running a node again, and put there after it ran.
+
+Kept under the identity of the node's function, so that graphs may share a cache: two nodes of one name but of different functions
+do not meet. Errors and pauses are never kept.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from perdure.engine.deciding.returns import unknown_node
+from perdure.engine.running import telling
+from perdure.engine.tasks.attempt import fail
+from perdure.engine.tasks.calls import CallTask
+from perdure.engine.tasks.task import Task
+from perdure.errors import InvalidConfig, MissingPartWarning, NotStorable
+
+if TYPE_CHECKING:
+    from perdure.cache.base import BaseCache, FullKey, Namespace
+    from perdure.engine.program import Node, Program
+    from perdure.engine.running.run import Run
+    from perdure.streaming.modes import Event
+    from perdure.types import CachePolicy
+
+KEPT_UNDER = "__pregel_ns_writes"
+
+
+def namespace_of(node: Node) -> Namespace:
+    """Where the results of a node are kept."""
+    graph = node.call.subgraph
+    if graph is not None:
+        return (KEPT_UNDER, f"{graph.program.name}:{graph.program.fingerprint}", node.name)
+    function = node.call.fn
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return (KEPT_UNDER, f"{module}.{name}" if module and name else "__dynamic__", node.name)
+
+
+def key_of(task: Task, policy: CachePolicy) -> FullKey:
+    """Under which key a task's result is kept."""
+    if isinstance(task, CallTask):
+        key = policy.key_func(*task.args, **task.kwargs)
+    else:
+        key = policy.key_func(task.send.arg if task.send is not None else task.see(task.node.view))
+    data = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+    return namespace_of(task.node), blake2b(data, digest_size=16).hexdigest()
+
+
+async def replay(run: Run, tasks: list[Task], told: list[Event]) -> list[Task]:
+    """Give each task whose result is kept that result; return the tasks that must run. A key that cannot be made fails its task."""
+    if not any(task.node.cache is not None for task in tasks):
+        return tasks
+    asking: list[Task] = []
+    for task in tasks:
+        if task.node.cache is None:
+            continue
+        try:
+            # Taken now: a node may change in place what its key is made of.
+            task.cache_key = key_of(task, task.node.cache)
+            asking.append(task)
+        except Exception as error:  # noqa: BLE001 - the key function is the user's, and belongs to this task
+            fail(task, error)
+            telling.ended(run, told, task)
+    found = await _get(run, list(dict.fromkeys(task.cache_key for task in asking)), blocks=run.runner.blocks)
+    for task in asking:
+        writes = found.get(task.cache_key)
+        if writes is not None:
+            task.writes = [(channel, value) for channel, value in writes]
+            task.cached = True
+            telling.ended(run, told, task)
+    return [task for task in tasks if task.writes is None and task.error is None]
+
+
+async def keep(run: Run, ended: Sequence[Any]) -> None:
+    """Keep the results among what has ended; one that cannot be kept makes its task a failed one."""
+    keeping = [task for task in ended if isinstance(task, Task) and task.node.cache is not None and task.writes is not None]
+    if not keeping:
+        return
+    try:
+        await _set(run, keeping, blocks=run.runner.blocks)
+    except NotStorable:
+        for task in keeping:
+            try:
+                await _set(run, [task], blocks=run.runner.blocks)
+            except NotStorable as error:
+                fail(task, error)
+
+
+async def replay_step(call: CallTask, *, blocks: bool) -> bool:
+    """Give a durable step the result that is kept for its arguments; whether there is one.
+
+    Raises:
+        Exception: whatever the key function raised.
+    """
+    policy = call.node.cache
+    if policy is None:
+        return False
+    if call.run.cache is None:
+        _warn(
+            f"task {call.node.name!r} has a cache policy, but the graph or entrypoint it runs in has no cache: nothing is kept. "
+        )
+        return False
+    # Taken now: the step may change in place what its key is made of.
+    call.cache_key = key_of(call, policy)
+    writes = (await _get(call.run, [call.cache_key], blocks=blocks)).get(call.cache_key)
+    if writes is None:
+        return False
+    call.writes = [(channel, value) for channel, value in writes]
+    call.cached = True
+    return True
+
+
+async def keep_step(call: CallTask, *, blocks: bool) -> None:
+    """Keep a durable step's result.
+
+    Raises:
+        NotStorable: it cannot be kept.
+    """
+    if call.node.cache is not None and call.run.cache is not None and call.writes is not None:
+        await _set(call.run, [call], blocks=blocks)
+
+
+async def _get(run: Run, keys: Sequence[FullKey], *, blocks: bool) -> Mapping[FullKey, Any]:
+    if not keys:
+        return {}
+    cache: BaseCache[Any] = run.cache
+    return cache.get(keys) if blocks else await cache.aget(keys)
+
+
+async def _set(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
+    cache: BaseCache[Any] = run.cache
+    pairs = {
+        task.cache_key: ([list(write) for write in task.writes or ()], None if task.node.cache is None else task.node.cache.ttl)
+        for task in tasks
+    }
+    if blocks:
+        cache.set(pairs)
+    else:
+        await cache.aset(pairs)
+
+
+def warn_of_no_cache(program: Program) -> None:
+    """Warn of nodes with a cache policy in a graph that has no cache, and is given none by one around it."""
+    names = ", ".join(repr(node.name) for node in program.nodes.values() if node.cache is not None)
+    _warn(f"node {names} of graph {program.name!r} has a cache policy, but the graph has no cache: nothing is kept. ")
+
+
+def _warn(what: str) -> None:
+    warnings.warn(
+        what + "Give it one with compile(cache=InMemoryCache()), from perdure.cache.memory, or leave the policy out",
+        MissingPartWarning,
+        stacklevel=3,
+    )
+
+
+class HasCache:
+    """The part of a compiled graph that is about its cache."""
+
+    program: Program
+    cache: Any
+    lacks_cache: bool
+
+    def use_cache(self, cache: Any) -> None:
+        """Keep results of nodes with a cache policy in `cache`; None: nowhere."""
+        self.cache = cache
+        self.lacks_cache = cache is None and any(node.cache is not None for node in self.program.nodes.values())
+        if hasattr(cache, "learn"):
+            cache.learn(self.program.types)
+
+    def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the kept results of these nodes; None: of all.
+
+        Raises:
+            InvalidArgument: the graph has no cache, or no such node.
+        """
+        namespaces = self._to_clear(nodes)
+        self.cache.clear(namespaces)
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """`clear_cache` for async code."""
+        namespaces = self._to_clear(nodes)
+        await self.cache.aclear(namespaces)
+
+    def _to_clear(self, nodes: Sequence[str] | None) -> list[Namespace]:
+        known = self.program.nodes
+        if self.cache is None:
+            raise InvalidConfig(
+                "No cache is set for this graph. Cannot clear cache. Give it one with compile(cache=InMemoryCache())"
+            )
+        for name in nodes or ():
+            if name not in known:
+                raise unknown_node(self.program, "clear_cache was asked to forget the results of", name)
+        return [namespace_of(known[name]) for name in (known if nodes is None else nodes)]
