@@ -19,14 +19,23 @@ async def save(records: RecordStore, commit: Commit) -> None:
     try:
         await records.commit(commit)
     except Exception as error:
-        if isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, FAULTS):
+        failure = not_saved(commit, error)
+        if failure is None:
             raise
-        raise failed(
-            f"thread {commit.thread!r} could not be saved",
-            error,
-            "What was stored before is intact; mend the cause and resume with invoke(None, config)",
-            commit.thread,
-        ) from error
+        raise failure from error
+
+
+def not_saved(commit: Commit, error: BaseException) -> SaveFailed | None:
+    """What to raise where a commit has raised this; None: the error itself, which is a verdict or no error of the database."""
+    verdict = isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, FAULTS)
+    if verdict or not isinstance(error, Exception):
+        return None
+    return failed(
+        f"thread {commit.thread!r} could not be saved",
+        error,
+        "What was stored before is intact; mend the cause and resume with invoke(None, config)",
+        commit.thread,
+    )
 
 
 async def delete(records: RecordStore, thread: str) -> None:

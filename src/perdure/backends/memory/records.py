@@ -280,7 +280,8 @@ class MemoryRecords:
     def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
         """Doing it twice is the same as doing it once."""
         self._apply(found, commit, after)
-        found.checkpoints.update((row.n, row) for row in commit.replaced)
+        for row in commit.replaced:
+            found.checkpoints[row.n] = row
         if commit.removed is not None:
             surveying.remove(found, commit.removed)
             if commit.removed.thread:
@@ -295,8 +296,8 @@ class MemoryRecords:
         lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
 
     def _apply(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
-        row = found.row
-        found.note(commit)
+        if commit.run is not None:
+            found.note(commit.run, None if commit.lease in {"keep", "release"} else commit.epoch)
         for ns, name in commit.namespaces:
             found.names[ns] = name
             found.numbers[name] = ns
@@ -304,8 +305,9 @@ class MemoryRecords:
             found.checkpoints[checkpoint.n] = checkpoint
             found.by_id[checkpoint.id] = checkpoint.n
             order = found.order.setdefault(checkpoint.ns, [])
-            at = bisect_left(order, checkpoint.n) if order and order[-1] >= checkpoint.n else len(order)
-            if order[at : at + 1] != [checkpoint.n]:
+            if not order or order[-1] < checkpoint.n:
+                order.append(checkpoint.n)
+            elif order[at := bisect_left(order, checkpoint.n)] != checkpoint.n:
                 order.insert(at, checkpoint.n)
         for value in commit.values:
             found.values[value.n] = value.packed
@@ -318,6 +320,10 @@ class MemoryRecords:
             found.name(name, head)
         for child in commit.children:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
+        self._move(found.row, commit, after)
+        self._threads[commit.thread] = found
+
+    def _move(self, row: ThreadRow, commit: Commit, after: LeaseRow) -> None:
         if commit.lease == "keep":
             row.lease.expires_ns = after.expires_ns
         else:
@@ -333,7 +339,6 @@ class MemoryRecords:
             row.graph = row.graph if update.graph is None else update.graph
             row.fingerprint = row.fingerprint if update.fingerprint is None else update.fingerprint
             row.metadata = row.metadata if update.metadata is None else dict(update.metadata)
-        self._threads[commit.thread] = found
 
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""

@@ -35,14 +35,12 @@ class MemoryThread:
         else:
             self.branches[branch] = head
 
-    def note(self, commit: Commit) -> None:
-        """Keep the record of a commit's run; where the run begins, let those go that lie far behind."""
-        if commit.run is None:
-            return
-        self.runs[commit.run.epoch] = commit.run
-        last = 0 if commit.lease in {"keep", "release"} else commit.epoch - RUNS_KEPT
-        for epoch in [epoch for epoch in self.runs if epoch <= last]:
-            del self.runs[epoch]
+    def note(self, run: RunRow, begins: int | None) -> None:
+        """Keep the record of a run; where one begins, let those go that lie far behind its epoch."""
+        self.runs[run.epoch] = run
+        if begins is not None:
+            for epoch in [epoch for epoch in self.runs if epoch <= begins - RUNS_KEPT]:
+                del self.runs[epoch]
 
     def number_of_namespace(self, namespace: str | int) -> int | None:
         """A namespace's number; None if there is none of that name."""

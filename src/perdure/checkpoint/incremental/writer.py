@@ -224,7 +224,10 @@ class ValueWriter:
         Raises:
             NotStorable: it cannot be stored.
         """
-        kind = KINDS.get(type(value))
+        cls = type(value)
+        if cls is int or cls is float or cls is bool:
+            return self.whole(value)
+        kind = KINDS.get(cls)
         if not is_incremental(self._serde()):
             return self.whole(value)
         if kind is None:

@@ -135,12 +135,11 @@ class Live:
         self.untouched = False
         for key, values in grouped.items():
             channel = channels[key]
-            alone = channel.leaves_alone(values)
-            is_changed = channel.update(values)
-            is_sound = guard is not None and key in guard.sound and (alone or guard.stands(key))
-            (self.sound if is_sound else self.unsound).add(key)
-            if guard is not None and not (alone or is_sound):
-                guard.forget(key)  # what a reducer has changed is the value now
+            if guard is None:
+                is_changed = channel.update(values)
+                self.unsound.add(key)
+            else:
+                is_changed = self._update_guarded(guard, key, channel, values)
             if is_changed:
                 changed.append(key)
                 if channel.is_available():
@@ -157,6 +156,15 @@ class Live:
                         view.pop(key, None)
         self._watch(changed)
         return changed
+
+    def _update_guarded(self, guard: Guard, key: str, channel: BaseChannel[Any, Any, Any], values: list[Any]) -> bool:
+        alone = channel.leaves_alone(values)
+        is_changed = channel.update(values)
+        is_sound = key in guard.sound and (alone or guard.stands(key))
+        (self.sound if is_sound else self.unsound).add(key)
+        if not (alone or is_sound):
+            guard.forget(key)  # what a reducer has changed is the value now
+        return is_changed
 
     def _watch(self, keys: Iterable[str]) -> None:
         """Remember the containers among the values of these keys, so that a change in place is noticed."""

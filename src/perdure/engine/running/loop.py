@@ -168,7 +168,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         _validate(run, done)
         run.move = next_move(run, [task.node.name for task in done])
         return
-    if journal.session.in_flight:
+    if journal.session.writes.in_flight:
         try:
             await journal.session.settle()
         except Exception:
@@ -181,7 +181,9 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     if failed:
         await stop_between(run, tasks, failed, told)
     _note(journal, live, tasks)
-    journal.session.tried(run, tasks)
+    record = journal.session.record
+    if record is not None:
+        record.note(run, tasks)
     live.step += 1
     identity = journal.session.numbers.checkpoint(live.step)
     try:
@@ -195,8 +197,8 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
         await journal.flush("error")
         raise
     run.move = next_move(run, [task.node.name for task in done])
-    if journal.child_of is None and journal.session.record is not None:
-        journal.session.record.steps += 1
+    if record is not None and journal.child_of is None:
+        record.steps += 1
     await flush_move(run, run.move)
 
 

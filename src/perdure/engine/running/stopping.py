@@ -45,8 +45,11 @@ def stage_result(run: Run, task: Task, *, beside: bool = False) -> None:
 def stage_results(run: Run, tasks: Sequence[Task]) -> None:
     """Stage the results that complete a super-step: those that do not fit the schema alone, if all together do (P32)."""
     journal = run.journal
+    if len(tasks) == 1:
+        stage_result(run, tasks[0])
+        return
     for task in tasks:
-        stage_result(run, task, beside=len(tasks) > 1)
+        stage_result(run, task, beside=True)
     doubtful = [task for task in tasks if not task.stored and task.error is None]
     if not doubtful or journal is None:
         return

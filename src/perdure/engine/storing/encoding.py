@@ -98,8 +98,7 @@ class Encoding:
         """
         writer = self.writer
         fresh: dict[str, Fresh] = {}
-        # What validates a state may change it.
-        sound = set() if live.program.validate_state is not None else live.sound - live.unsound
+        watched = live.program.validate_state is None  # what validates a state may change it
         for key in changed:
             channel = live.channels[key]
             if not channel.tracked:
@@ -118,7 +117,9 @@ class Encoding:
                 writer.forget(key)
                 continue
             try:
-                form, new = writer.channel(key, value, go_on=go_on, draft=known, sound=key in sound)
+                form, new = writer.channel(
+                    key, value, go_on=go_on, draft=known, sound=watched and key in live.sound and key not in live.unsound
+                )
             except NotStorable as error:
                 raise self._named(error, "state", key) from error.__cause__
             changes[key] = Entry(n, *form)

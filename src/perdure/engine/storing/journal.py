@@ -404,7 +404,7 @@ class Journal:
         self.fill(commit)
         failpoint("engine.commit.before")
         if self.durability != "async" or op != "keep":
-            if session.in_flight:
+            if session.writes.in_flight:
                 await session.settle_before(commit)
             await session.store(commit)
         else:

@@ -23,7 +23,7 @@ from perdure.checkpoint.records import (
     ThreadRow,
     ThreadUpdate,
 )
-from perdure.checkpoint.saving import save
+from perdure.checkpoint.saving import not_saved
 from perdure.engine.ports import LoopIsBlocked
 from perdure.errors import PerdureError, SaveFailed
 
@@ -266,21 +266,23 @@ class Session:
             SaveFailed: the database failed; `__cause__` says how. Or an earlier write failed that this one would build on.
             ThreadBusy, LeaseLost, ThreadDeleted, StaleLoad: as `Commit` says. LeaseLost too in a process that was forked from the run's.
         """
-        if self.lost is not None:
-            raise self.lost
+        if self.writes.lost is not None:
+            raise self.writes.lost
         if not identity.is_this_process(self.holder):
             raise forked(self.thread, self.holder)
         self.taking = commit.lease == "take"  # until it is noted as held: Ctrl-C may come between any two lines
         try:
-            await save(self.access.records, commit)
+            await self.access.records.commit(commit)
         except BaseException as error:
+            failure = not_saved(commit, error)
             # It may have been stored all the same: the connection broke before the answer came, or a cancellation or Ctrl-C arrived
             # after it. Then the lease is this run's to give back.
-            refused = isinstance(error, StaleLoad) or (isinstance(error, PerdureError) and not isinstance(error, SaveFailed))
-            if refused:
+            if failure is None and isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, SaveFailed):
                 self.taking = False
             elif commit.lease == "take":
                 self.hold(True)
+            if failure is not None:
+                raise failure from error
             raise
 
     def hold(self, held: bool) -> None:
