@@ -260,3 +260,52 @@ def test_P28_one_damaged_thread_does_not_keep_the_others_from_being_pruned(way: 
     assert pruned.checkpoints == whole.checkpoints * 2 // 3
     first = way._do(saver, "verify", "b").first
     assert (first.n, first.kind) == (row.n, "missing")
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------------------
+
+
+class Report(TypedDict):
+    text: str
+
+
+def reports(way: Way, saver: Saver, count: int) -> Any:
+    """A thread whose every step replaces a text of 2 KB."""
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(Report)
+    builder.add_node("write", way.node(lambda state: {"text": f"{len(state['text'])} " * 500}))
+    graph = builder.add_edge(START, "write").compile(checkpointer=saver)
+    for at in range(count):
+        way.invoke(graph, {"text": f"{at:04} " * 400}, on())
+    return graph
+
+
+def test_S17_P28_only_as_many_of_the_oldest_go_as_have_to_for_a_number_of_bytes(way: Way, saver: Saver):
+    graph = reports(way, saver, 20)
+    before = way.history(graph, on())
+    whole = prune(way, saver, keep_last=1, dry_run=True).bytes
+    state = way.state(graph, on())
+
+    counted = prune(way, saver, max_bytes=20_000, thread="t", dry_run=True)
+    assert prune(way, saver, max_bytes=10**9, dry_run=True).checkpoints == 0, "it takes less than that"
+    pruned = prune(way, saver, max_bytes=20_000, thread="t")
+    assert pruned == counted
+    after = way.history(graph, on())
+    assert [each.values for each in after] == [each.values for each in before[: len(after)]]
+    assert 1 < len(after) < len(before)
+    one_more = prune(way, saver, max_bytes=20_000, dry_run=True)
+    assert one_more.checkpoints == 0, "as few as have to"
+    assert 0 < pruned.bytes < whole
+
+    prune(way, saver, max_bytes=1)
+    assert len(way.history(graph, on())) == 1, "the tip stays"
+    assert way.state(graph, on())._replace(parent_config=None) == state._replace(parent_config=None)
+    sound(way, saver)
+
+
+def test_P28_a_number_of_bytes_goes_with_a_number_of_checkpoints(way: Way, saver: Saver):
+    graph = reports(way, saver, 10)
+    prune(way, saver, max_bytes=1, keep_last=4)
+    assert len(way.history(graph, on())) == 4
+    for wrong in (0, -1, True, 1.5):
+        with pytest.raises(InvalidConfig, match="max_bytes"):
+            prune(way, saver, max_bytes=wrong)

@@ -24,6 +24,8 @@ class Retention:
         older_than: only those that are older than this, by the time in their ids; a `timedelta`, or seconds.
         namespaces: only in these: "" is the root, "research" the subgraph in node "research", "outer|inner" one inside a subgraph.
             None: in all of them.
+        max_bytes: only as many of the oldest as have to go so that a thread takes at most this much, as `Pruned.bytes` counts; what has to
+            stay may take more.
         thread_ttl: threads that nothing happened to for so long are deleted by `sweep`, unless a run holds them, they wait for an
             answer, or a branch of theirs has a name.
 
@@ -35,6 +37,7 @@ class Retention:
     older_than: Age | None = None
     namespaces: Sequence[str] | None = None
     thread_ttl: Age | None = None
+    max_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.keep_last is not None and (type(self.keep_last) is not int or self.keep_last < 1):
@@ -43,6 +46,8 @@ class Retention:
                 "removes a thread altogether",
                 key="keep_last",
             )
+        if self.max_bytes is not None and (type(self.max_bytes) is not int or self.max_bytes < 1):
+            raise InvalidConfig(f"max_bytes must be a whole number from 1 on, got {self.max_bytes!r}", key="max_bytes")
         for name in ("older_than", "thread_ttl"):
             nanoseconds_of(getattr(self, name), name)
         if isinstance(self.namespaces, str) or not all(isinstance(name, str) for name in self.namespaces or ()):
@@ -53,16 +58,16 @@ class Retention:
             raise InvalidConfig(
                 "thread_ttl is about whole threads: give it in a Retention without namespaces", key="thread_ttl"
             )
-        if self.keep_last is None and self.older_than is None and self.thread_ttl is None:
+        if not self.thins and self.thread_ttl is None:
             raise InvalidConfig(
-                "retention needs keep_last=, older_than= or thread_ttl=; for example keep_last=20 keeps the newest 20 checkpoints",
+                "retention needs keep_last=, older_than=, max_bytes= or thread_ttl=; for example keep_last=20 keeps the newest 20 checkpoints",
                 key="keep_last",
             )
 
     @property
     def thins(self) -> bool:
         """Whether it lets checkpoints go."""
-        return self.keep_last is not None or self.older_than is not None
+        return self.keep_last is not None or self.older_than is not None or self.max_bytes is not None
 
     def cutoff(self, now_ns: int) -> int | None:
         """Only what was made before this may go; None: whenever."""

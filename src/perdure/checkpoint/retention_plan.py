@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from perdure.checkpoint.incremental.manifest import is_within, merged_spans
@@ -150,10 +151,42 @@ def plan(outline: Outline, rules: Sequence[Retention], now_ns: int) -> Plan:
     Raises:
         CorruptRecord: a checkpoint that stays needs one that is missing.
     """
+    if not any(rule.max_bytes for rule in rules):
+        return _plan(outline, rules, now_ns)
+    # The fewer of the newest are kept, the less is left: so how many fit is found by halving.
+    fewest, most = 1, max(1, len(outline.nodes))
+    found = _plan(outline, _keeping_last(rules, most), now_ns)
+    if _fits(outline, found, rules):
+        return found
+    found = _plan(outline, _keeping_last(rules, fewest), now_ns)
+    while most - fewest > 1:
+        middle = (fewest + most) // 2
+        tried = _plan(outline, _keeping_last(rules, middle), now_ns)
+        if _fits(outline, tried, rules):
+            fewest, found = middle, tried
+        else:
+            most = middle
+    return found
+
+
+def _plan(outline: Outline, rules: Sequence[Retention], now_ns: int) -> Plan:
     keeping = _Keeping(outline)
     keeping.root(rules, now_ns)
     keeping.subgraphs(rules, now_ns)
     return _planned(outline, keeping)
+
+
+def _keeping_last(rules: Sequence[Retention], number: int) -> list[Retention]:
+    """The rules, with so many of the newest kept where a number of bytes is given."""
+    return [
+        replace(rule, max_bytes=None, keep_last=max(number, rule.keep_last or 1)) if rule.max_bytes else rule for rule in rules
+    ]
+
+
+def _fits(outline: Outline, planned: Plan, rules: Sequence[Retention]) -> bool:
+    left = Pruned()
+    count(left, outline, everything(outline))
+    return left.bytes - planned.pruned.bytes <= min(rule.max_bytes for rule in rules if rule.max_bytes)
 
 
 def waits(outline: Outline) -> bool:

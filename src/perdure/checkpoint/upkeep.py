@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
@@ -45,6 +46,7 @@ class Upkeep:
         *,
         keep_last: int | None = None,
         older_than: Age | None = None,
+        max_bytes: int | None = None,
         namespaces: Sequence[str] | None = None,
         thread: Any = None,
         threads: Iterable[Any] | None = None,
@@ -59,6 +61,7 @@ class Upkeep:
         Args:
             keep_last: keep the newest so many of each namespace.
             older_than: keep what is younger: a `timedelta`, or seconds.
+            max_bytes: take only as many of the oldest away as a thread has to lose to take at most this much.
             namespaces: only in these: "" is the root, "research" the subgraph in node "research", "outer|inner" one inside of that.
             thread: only in this thread.
             threads: only in these; None: in all.
@@ -67,12 +70,12 @@ class Upkeep:
 
         Returns:
             What went. Threads that a run holds are named in `busy` and left for the next time, those whose records are damaged in
-            `damaged`. With neither `keep_last` nor `older_than`, the saver's own policy says what goes.
+            `damaged`. With none of `keep_last`, `older_than` and `max_bytes`, the saver's own policy says what goes.
 
         Raises:
             InvalidConfig: a number is not positive, or nothing says what may go.
         """
-        given = (keep_last, older_than, namespaces)
+        given = (keep_last, older_than, namespaces, max_bytes)
         return run_blocking(self._pruner(self.blocking(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads)))
 
     async def aprune(
@@ -80,6 +83,7 @@ class Upkeep:
         *,
         keep_last: int | None = None,
         older_than: Age | None = None,
+        max_bytes: int | None = None,
         namespaces: Sequence[str] | None = None,
         thread: Any = None,
         threads: Iterable[Any] | None = None,
@@ -87,7 +91,7 @@ class Upkeep:
         batch: int = BATCH,
     ) -> Pruned:
         """See `prune`."""
-        given = (keep_last, older_than, namespaces)
+        given = (keep_last, older_than, namespaces, max_bytes)
         return await self._pruner(self.suspending(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads))
 
     def sweep(self, *, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
@@ -194,14 +198,13 @@ class Upkeep:
             self.suspending(), thread_text(thread), checkpoint=checkpoint, receipt=receipt, key=key, pruned=pruned
         )
 
-    def _pruner(self, records: RecordStore, given: tuple[Any, Any, Any], *, dry_run: bool, batch: int) -> Pruner:
-        keep_last, older_than, namespaces = given
+    def _pruner(self, records: RecordStore, given: tuple[Any, ...], *, dry_run: bool, batch: int) -> Pruner:
+        keep_last, older_than, namespaces, max_bytes = given
         rules: Sequence[Retention] = self.retention
-        if given != (None, None, None) or not any(rule.thins for rule in rules):
-            rules = (Retention(keep_last, older_than, namespaces),)
-        thinning = [rule for rule in rules if rule.thins]
+        if given != (None, None, None, None) or not any(rule.thins for rule in rules):
+            rules = (Retention(keep_last, older_than, namespaces, max_bytes=max_bytes),)
         # Deleting whole threads is for `sweep`: who prunes a thread wants to go on with it.
-        kept = [Retention(rule.keep_last, rule.older_than, rule.namespaces) for rule in thinning]
+        kept = [replace(rule, thread_ttl=None) for rule in rules if rule.thins]
         return Pruner(records, self.clock, kept, batch=batch, dry_run=dry_run)
 
     def _sweeper(self, records: RecordStore, *, dry_run: bool, batch: int) -> Pruner:
