@@ -15,8 +15,10 @@ from typing import Any, Final
 from perdure.errors import PerdureError
 
 COMMANDS: Final = {
+    "prune": "perdure.cli.prune",
     "recover": "perdure.cli.recover",
     "threads": "perdure.cli.threads",
+    "verify": "perdure.cli.verify",
 }
 """The modules of the sub-commands, by name."""
 

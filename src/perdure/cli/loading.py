@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perdure.bridge import run_blocking
 from perdure.checkpoint.opening import open_saver
 from perdure.cli.commands import CommandError
 from perdure.engine.compiled import CompiledGraph
@@ -69,3 +71,16 @@ def saver_at(url: str, **options: Any) -> Saver:
     if name is not None and not name.startswith("file:") and not Path(name).is_file():
         raise CommandError(f"there is no database {name}")
     return saver
+
+
+def known_threads(saver: Saver, ids: Iterable[str]) -> list[str]:
+    """The ids that were given. A mistyped one must not look like a thread with nothing to do.
+
+    Raises:
+        CommandError: there is no such thread.
+    """
+    known = list(ids)
+    for thread in known:
+        if run_blocking(saver.blocking().survey(thread, after=None, limit=1)).thread.key is None:
+            raise CommandError(f"there is no thread {thread!r}; perdure threads lists those that there are")
+    return known
