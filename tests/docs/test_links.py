@@ -58,3 +58,8 @@ def test_anchors_are_those_that_github_makes():
         "who-may-write-leases",
         "a-b--c-1",
     }
+
+
+def test_the_index_lists_every_decision_in_order():
+    listed = re.findall(r"\(decisions/(\S+\.md)\)", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    assert listed == sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
