@@ -198,6 +198,39 @@ def test_verify_and_prune_do_not_let_ids_steer_the_terminal(graph: Any, called: 
     assert any(line.startswith(r"z\x1b[2J  damaged") for line in called("prune", "app.db", "--keep-last", "1")[1])
 
 
+@pytest.mark.parametrize("command", [["threads"], ["verify"], ["prune", "--keep-last", "1"]])
+def test_P50_a_database_that_cannot_be_opened_is_told_in_a_line(
+    graph: Any, called: Called, command: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    name, *options = command
+    for url in ("file:nowhere.db", "sqlite:///file:no%77here.db?mode=rwc"):
+        code, lines, complaints = called(name, url, *options)
+        assert (code, lines) == (2, [])
+        assert "there is no database file:" in complaints
+    assert sorted(path.name for path in Path().glob("*where*")) == [], "looking makes nothing"
+    assert called(name, f"file:{Path('app.db').resolve()}", *options)[0] == 0
+
+    def refused(*_: Any, **__: Any) -> Any:
+        error = sqlite3.OperationalError("unable to open database file")
+        error.add_note("while opening it")
+        raise error
+
+    monkeypatch.setattr(sqlite3, "connect", refused)
+    code, lines, complaints = called(name, "app.db", *options)
+    assert (code, lines) == (2, [])
+    assert complaints.startswith(f"perdure {name}: unable to open database file; while opening it")
+    assert len(complaints.splitlines()) == 1
+
+
+def test_P4_prune_says_that_it_may_not_write(graph: Any, called: Called):
+    code, lines, complaints = called("prune", "file:app.db?mode=ro", "--keep-last", "1")
+    assert (code, lines) == (2, [])
+    assert complaints.startswith(
+        "perdure prune: thread 'ada' could not be pruned: OperationalError: attempt to write a readonly"
+    )
+    assert [length(graph, thread) for thread in ("ada", "bob")] == [8, 8]
+
+
 def _kept(lines: list[str]) -> str:
     Path("receipts.jsonl").write_text(os.linesep.join(lines))
     return "receipts.jsonl"

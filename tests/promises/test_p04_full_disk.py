@@ -102,6 +102,8 @@ def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way
             lambda: way.put(saver, tip, foreign_checkpoint(), {}, {}),
             lambda: way.put_writes(saver, tip, [("log", ["x"])], "task"),
             lambda: way.delete(saver, "t"),
+            lambda: way._do(saver, "prune", keep_last=1),
+            lambda: way._do(saver, "pin", tip, "kept"),
         ]
         for call in refused:
             with pytest.raises(SaveFailed, match=r"readonly database .SQLITE_READONLY") as caught:

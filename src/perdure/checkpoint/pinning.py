@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint import identity
 from perdure.checkpoint.exchange import address
 from perdure.checkpoint.records import ROOT_NS, BranchRow, Commit, StaleLoad, ThreadRow
+from perdure.checkpoint.saving import save
 from perdure.constants import CONF
 from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 
@@ -84,7 +85,7 @@ async def _named(records: RecordStore, clock: Clock, thread: ThreadRow, row: Bra
     commit = single_write(thread, clock.now_ns())
     commit.branches = (row,)
     try:
-        await records.commit(commit)
+        await save(records, commit, what="unpinned" if row.head is None else "pinned", then="try again")
     except StaleLoad:
         return False
     return True

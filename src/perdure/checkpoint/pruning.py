@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from perdure.checkpoint import lease
 from perdure.checkpoint.pinning import single_write
 from perdure.checkpoint.reading import folded
-from perdure.checkpoint.records import CheckpointRow, Entry, StaleLoad, ThreadRow
+from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, ThreadRow
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
 from perdure.checkpoint.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
+from perdure.checkpoint.saving import save
 from perdure.checkpoint.survey import After, Removal
-from perdure.errors import CorruptRecord, InvalidConfig, ThreadBusy, ThreadDeleted
+from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
@@ -105,7 +106,7 @@ class Pruner:
         count(gone, outline, everything(outline))
         if not self._dry_run:
             try:
-                await self._records.commit(replace(single_write(outline.thread, now), removed=Removal(thread=True)))
+                await self._save(replace(single_write(outline.thread, now), removed=Removal(thread=True)))
             except (StaleLoad, ThreadBusy, ThreadDeleted):
                 return None
         return gone
@@ -136,7 +137,9 @@ class Pruner:
                 return done
             except ThreadBusy:
                 break
-            except CorruptRecord:
+            except (CorruptRecord, SaveFailed) as error:
+                if isinstance(error, SaveFailed) and not isinstance(error.__cause__, CorruptRecord):
+                    raise
                 done.damaged = (row.thread,)
                 return done
         done.busy = (row.thread,)
@@ -172,9 +175,12 @@ class Pruner:
         thread = outline.thread
         for rewrites, removed in batches(planned, self._batch):
             rewritten = await self._rewritten(thread.thread, rewrites)
-            await self._records.commit(replace(single_write(thread, self._clock.now_ns()), replaced=rewritten, removed=removed))
+            await self._save(replace(single_write(thread, self._clock.now_ns()), replaced=rewritten, removed=removed))
             thread.lease.epoch += 1  # as the commit left it, so that the next one tells whether somebody else wrote since
             count(done, outline, removed)
+
+    async def _save(self, commit: Commit) -> None:
+        await save(self._records, commit, what="pruned", then="prune again")
 
     async def _rewritten(self, thread: str, rewrites: Sequence[Rewrite]) -> list[CheckpointRow]:
         """The rows as they are to be: what they say is the same, on other ancestors."""

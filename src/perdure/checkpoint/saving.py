@@ -8,9 +8,17 @@ from perdure.errors import CorruptRecord, InvalidArgument, InvalidCall, PerdureE
 FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
 """Errors of this library that a saver raises because of itself, or of its file, and not of what it was asked."""
 
+RESUME = "resume with invoke(None, config)"
 
-async def save(records: RecordStore, commit: Commit) -> None:
+
+async def save(records: RecordStore, commit: Commit, *, what: str = "saved", then: str = RESUME) -> None:
     """Store a commit.
+
+    Args:
+        records: where.
+        commit: what.
+        what: what the thread could not be, if it fails.
+        then: what to do when the cause is mended.
 
     Raises:
         SaveFailed: the database failed; `__cause__` says how.
@@ -19,21 +27,21 @@ async def save(records: RecordStore, commit: Commit) -> None:
     try:
         await records.commit(commit)
     except Exception as error:
-        failure = not_saved(commit, error)
+        failure = not_saved(commit, error, what=what, then=then)
         if failure is None:
             raise
         raise failure from error
 
 
-def not_saved(commit: Commit, error: BaseException) -> SaveFailed | None:
+def not_saved(commit: Commit, error: BaseException, *, what: str = "saved", then: str = RESUME) -> SaveFailed | None:
     """What to raise where a commit has raised this; None: the error itself, which is a verdict or no error of the database."""
     verdict = isinstance(error, (PerdureError, StaleLoad)) and not isinstance(error, FAULTS)
     if verdict or not isinstance(error, Exception):
         return None
     return failed(
-        f"thread {commit.thread!r} could not be saved",
+        f"thread {commit.thread!r} could not be {what}",
         error,
-        "What was stored before is intact; mend the cause and resume with invoke(None, config)",
+        f"What was stored before is intact; mend the cause and {then}",
         commit.thread,
     )
 

@@ -74,6 +74,7 @@ class Upkeep:
 
         Raises:
             InvalidConfig: a number is not positive, or nothing says what may go.
+            SaveFailed: the database failed; the batches before are gone, the rest is as it was.
         """
         given = (keep_last, older_than, namespaces, max_bytes)
         return run_blocking(self._pruner(self.blocking(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads)))
@@ -106,6 +107,7 @@ class Upkeep:
 
         Raises:
             InvalidConfig: the saver has no policy.
+            SaveFailed: the database failed; the batches before are gone, the rest is as it was.
         """
         swept = run_blocking(self._sweeper(self.blocking(), dry_run=dry_run, batch=batch).threads(None, thread_prefix))
         return self._forgotten(swept)
@@ -135,6 +137,7 @@ class Upkeep:
             InvalidConfig: it is a subgraph's, or the name is another checkpoint's already.
             UnknownCheckpoint: there is no such checkpoint.
             ThreadBusy: a run holds the thread.
+            SaveFailed: the database failed.
         """
         return run_blocking(pin(self.blocking(), self.clock, config, name))
 
@@ -148,6 +151,7 @@ class Upkeep:
         Raises:
             UnknownBranch: the thread has no such name.
             ThreadBusy: a run holds the thread.
+            SaveFailed: the database failed.
         """
         run_blocking(unpin(self.blocking(), self.clock, thread_text(thread), name))
 

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from perdure.bridge import run_blocking
 from perdure.checkpoint.opening import open_saver
 from perdure.cli.commands import CommandError
 from perdure.engine.compiled import CompiledGraph
+from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
     from perdure.checkpoint.saver import Saver
@@ -58,19 +60,30 @@ def graph_at(place: str) -> CompiledGraph:
 
 
 def saver_at(url: str, **options: Any) -> Saver:
-    """The saver of a URL or of the path of a SQLite file. It must be there: nothing is made by looking.
+    """The saver of a URL or of the path of a SQLite file, opened. It must be there: nothing is made by looking.
 
     Raises:
-        CommandError: there is no such database.
+        CommandError: there is no such database, or it cannot be opened.
     """
     try:
         saver = open_saver(url, **options)
     except ValueError as error:
         raise CommandError(str(error)) from error
     name = getattr(getattr(saver, "_database", None), "name", None)
-    if name is not None and not name.startswith("file:") and not Path(name).is_file():
+    if name is not None and not _file(name).is_file():
         raise CommandError(f"there is no database {name}")
+    try:
+        run_blocking(saver.blocking().threads(after=None, limit=1, prefix=""))
+    except PerdureError:
+        raise
+    except Exception as error:  # of any driver: which there are is known to backends only
+        raise CommandError("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
     return saver
+
+
+def _file(name: str) -> Path:
+    """The file that SQLite takes a path or a `file:` URI for."""
+    return Path(unquote(urlsplit(name).path)) if name.startswith("file:") else Path(name)
 
 
 def known_threads(saver: Saver, ids: Iterable[str]) -> list[str]:

@@ -125,6 +125,22 @@ class FailureSuite(Suite):
         assert saver.blocking() is not None
         assert graph.invoke(None, on())["log"] == [0, 1, 2, 3, 4]
 
+    def test_P4_a_prune_that_could_not_be_saved_says_so_and_took_nothing(self, saver: Any, coloured: Coloured) -> None:
+        graph = coloured(steps([]).compile(checkpointer=saver))
+        graph.invoke({"log": []}, on())
+        before = [*graph.get_state_history(on())]
+        calls: tuple[Callable[[Any], Any], ...] = (
+            lambda broken: broken.prune(keep_last=1),
+            lambda broken: broken.prune(keep_last=1, batch=1),
+            lambda broken: broken.pin(before[3].config, "kept"),
+        )
+        for call in calls:
+            with pytest.raises(SaveFailed, match="the database is down") as caught:
+                call(failing(saver, {1}))
+            assert isinstance(caught.value.__cause__, DatabaseDown)
+            assert [*graph.get_state_history(on())] == before
+        assert saver.prune(keep_last=1).checkpoints == len(before) - 1
+
     def test_P1_an_edit_that_could_not_be_saved_changed_nothing(self, saver: Any, coloured: Coloured) -> None:
         graph = coloured(steps([]).compile(checkpointer=saver))
         graph.invoke({"log": []}, on())
