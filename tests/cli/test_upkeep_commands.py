@@ -64,9 +64,13 @@ def test_P28_prune_takes_what_everything_that_is_given_lets_go(graph: Any, calle
     assert json.loads(lines[0])["checkpoints"] == 0
     _, lines, _ = called("prune", "sqlite:///app.db", "--keep-last", "1", "--thread", "ada", "--namespace", "no", "--json")
     assert (json.loads(lines[0])["threads"], json.loads(lines[0])["checkpoints"]) == (1, 0)
+    _, lines, _ = called("prune", "app.db", "--max-bytes", "1000000", "--json")
+    assert json.loads(lines[0])["checkpoints"] == 0
     _, lines, _ = called("prune", "app.db", "--keep-last", "5", "--thread", "ada", "--namespace", "", "--json")
     assert (json.loads(lines[0])["threads"], json.loads(lines[0])["checkpoints"]) == (1, 3)
     assert [length(graph, thread) for thread in ("ada", "bob")] == [5, 8]
+    _, lines, _ = called("prune", "app.db", "--keep-last", "4", "--max-bytes", "1", "--json")
+    assert [length(graph, thread) for thread in ("ada", "bob")] == [4, 4]
 
 
 def test_P28_prune_names_the_threads_that_it_left_alone(graph: Any, called: Called):
@@ -84,8 +88,9 @@ def test_P28_prune_names_the_threads_that_it_left_alone(graph: Any, called: Call
     ("options", "complaint"),
     [
         (["nowhere.db", "--keep-last", "1"], "there is no database"),
-        (["app.db"], "say what may go: with --keep-last N, --older-than AGE, or both"),
+        (["app.db"], "say what may go: with --keep-last N, --older-than AGE, --max-bytes N, or several of these"),
         (["app.db", "--keep-last", "0"], "whole number from 1 on"),
+        (["app.db", "--max-bytes", "0"], "max_bytes must be a whole number from 1 on"),
         (["app.db", "--older-than", "6m"], "'6m' is no age such as 90s, 15min, 12h, 30d or 2w"),
         (["app.db", "--older-than", "30"], "is no age"),
         (["app.db", "--older-than", "0d"], "positive duration"),

@@ -36,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", help="sqlite:///relative.db, sqlite:////absolute.db, or the path of a SQLite file")
     parser.add_argument("--keep-last", type=int, metavar="N", help="keep the newest so many of each namespace")
     parser.add_argument("--older-than", metavar="AGE", help="keep what is younger: 90s, 15min, 12h, 30d or 2w")
+    parser.add_argument(
+        "--max-bytes",
+        type=int,
+        metavar="N",
+        help="take only as many of the oldest as a thread has to lose to take at most N bytes",
+    )
     parser.add_argument("--thread", action="append", metavar="ID", help="only this thread; may be given again")
     parser.add_argument(
         "--namespace", action="append", metavar="NAME", help="only in this one, '' for the root; may be given again"
@@ -46,13 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prune, tell what went, and return the exit code."""
-    if arguments.keep_last is None and arguments.older_than is None:
-        raise CommandError("say what may go: with --keep-last N, --older-than AGE, or both")
+    if arguments.keep_last is None and arguments.older_than is None and arguments.max_bytes is None:
+        raise CommandError("say what may go: with --keep-last N, --older-than AGE, --max-bytes N, or several of these")
     age = None if arguments.older_than is None else _age(arguments.older_than)
     with saver_at(arguments.url) as saver:
         pruned = saver.prune(
             keep_last=arguments.keep_last,
             older_than=age,
+            max_bytes=arguments.max_bytes,
             namespaces=arguments.namespace,
             threads=None if arguments.thread is None else known_threads(saver, arguments.thread),
             dry_run=arguments.dry_run,
