@@ -32,7 +32,7 @@ class SqliteSaver(Saver):
         serde: how values become bytes; `JsonPlusSerializer()` if not given.
         synchronous: "full", or "normal": faster, and a power loss (not a crash) may undo the last steps.
         busy_timeout: seconds to wait for another process's transaction.
-        options: `lease_seconds`, `persist`, `clock`; see `perdure.checkpoint.saver.Saver`.
+        options: `lease_seconds`, `persist`, `head_cache`, `retention`, `clock`; see `perdure.checkpoint.saver.Saver`.
 
     Raises:
         WrongType: `conn` is neither a path nor a sqlite3 connection, or one to a database in memory that other threads may not use.
