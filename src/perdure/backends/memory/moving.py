@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint.records import ROOT_NS, ChildRow, Packed, WriteRow
 from perdure.checkpoint.rows import checkpoint_body, checkpoint_row, pack_id, write_body, write_items
 from perdure.checkpoint.transfer.arrivals import twice
+from perdure.checkpoint.transfer.port import ROW_COSTS
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
 
 if TYPE_CHECKING:
     from perdure.backends.memory.thread import MemoryThread
-
-_ROW_COSTS = 64
-"""Bytes that a row counts beside its body, so that many small ones end a page too."""
 
 
 def rows_after(found: MemoryThread, after: Place | None, budget: int) -> list[RawRow]:
@@ -28,7 +26,7 @@ def rows_after(found: MemoryThread, after: Place | None, budget: int) -> list[Ra
         for key in keys[start:]:
             row = made(key)
             rows.append(row)
-            budget -= len(row.body) + _ROW_COSTS
+            budget -= len(row.body) + ROW_COSTS
             if budget <= 0:
                 return rows
     return rows

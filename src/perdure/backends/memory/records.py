@@ -221,6 +221,7 @@ class MemoryRecords:
         metadata: Mapping[str, Any] | None = None,
     ) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
+        self._open()
         with self._lock:
             rows = listed(self._threads.values(), statuses, prefix, graph, updated_after, metadata)
             placed = [((row.updated_ns, row.thread), row) for row in rows]
@@ -229,6 +230,7 @@ class MemoryRecords:
 
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""
+        self._open()
         with self._lock:
             found = self._threads.get(thread)
             epochs = [] if found is None else sorted(found.runs, reverse=True)

@@ -18,7 +18,7 @@ class InMemorySaver(Saver):
 
     Args:
         serde: how values become bytes; `JsonPlusSerializer()` if not given.
-        options: `lease_seconds`, `persist`, `clock`; see `perdure.checkpoint.saver.Saver`.
+        options: `lease_seconds`, `persist`, `head_cache`, `retention`, `clock`; see `perdure.checkpoint.saver.Saver`.
     """
 
     def __init__(self, *, serde: Any = None, **options: Any) -> None:

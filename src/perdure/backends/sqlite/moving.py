@@ -28,13 +28,10 @@ from perdure.backends.sqlite.statements import (
 from perdure.checkpoint.records import LeaseRow, ThreadRow
 from perdure.checkpoint.rows import holder_again, holder_body, metadata_body
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up, twice
-from perdure.checkpoint.transfer.port import Arrival, Stretch
+from perdure.checkpoint.transfer.port import ROW_COSTS, Arrival, Stretch
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
 from perdure.errors import SaveFailed
 from perdure.failpoints import failpoint
-
-_ROW_COSTS = 64
-"""Bytes that a row counts beside its body, so that many small ones end a page too."""
 
 
 def rows(database: Database, thread: str, after: Place | None, budget: int) -> Stretch:
@@ -57,7 +54,7 @@ def _rows(database: Database, key: int, after: Place | None, budget: int) -> lis
         cursor = _read(database, key, kind, done if kind == first else None)
         for row in cursor:
             found.append(row)
-            budget -= len(row.body) + _ROW_COSTS
+            budget -= len(row.body) + ROW_COSTS
             if budget <= 0:
                 return found
     return found

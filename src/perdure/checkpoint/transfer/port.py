@@ -17,6 +17,9 @@ from perdure.errors import WrongType
 BUDGET = 1 << 20
 """Bytes of rows that are read or written at a time, but for a single row that is larger."""
 
+ROW_COSTS = 64
+"""Bytes that a row counts beside its body, so that many small ones end a stretch too."""
+
 ARRIVAL_SECONDS = 3600.0
 """How long an arrival may stand still before others may clear it away; at once if its process is proved dead."""
 
@@ -54,7 +57,7 @@ class MovableRecords(RecordStore, Protocol):
         Args:
             thread: its id.
             after: the place of the last row that was read; None: from the first on.
-            budget: stop once so many bytes of bodies have been read. At least one row, if one is left.
+            budget: stop once so many bytes have been read: of bodies, and `ROW_COSTS` for each row. At least one row, if one is left.
         """
         ...
 

@@ -276,6 +276,12 @@ class PromiseSuite(Suite):
             lambda: calls.put_writes(address, [("n", 1)], A),
             lambda: [*calls.list(config_of())],
             lambda: calls.delete_thread("t"),
+            calls.list_threads,
+            lambda: calls.list_threads(order="updated"),
+            lambda: calls.list_runs("t"),
+            lambda: calls.prune(keep_last=1),
+            lambda: calls.verify("t"),
+            lambda: calls.copy_thread("t", "u"),
         ]
         for use in uses:
             with pytest.raises(SaverClosed):
