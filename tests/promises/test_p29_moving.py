@@ -216,10 +216,10 @@ class Meddling(WrappingRecords):
 
     meddle: Callable[[], None] = staticmethod(lambda: None)
 
-    async def rows(self, thread: Any, after: Any, budget: int) -> Any:
+    async def rows(self, thread: Any, after: Any, budget: int, *, contents: bool = True) -> Any:
         if after is not None:
             self.meddle()
-        return await super().rows(thread, after, budget)
+        return await super().rows(thread, after, budget, contents=contents)
 
 
 def test_P29_a_thread_that_is_written_to_meanwhile_is_not_half_copied(

@@ -16,7 +16,8 @@ from perdure.checkpoint.receipt import Receipt
 from perdure.checkpoint.records import ROOT_NS, CheckpointRow, Packed, ValueRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
-from perdure.checkpoint.survey import Removal
+from perdure.checkpoint.survey import BUDGET, Removal
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
 from perdure.checkpoint.verifying import Verified
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
@@ -35,6 +36,11 @@ def rows(saver: Saver) -> list[CheckpointRow]:
     """The checkpoints of the root, oldest first."""
     page = run_blocking(saver.blocking().page("t", ROOT_NS, before=None, limit=1000))
     return [one.row for one in reversed(page) if one.row is not None]
+
+
+def survey(saver: Saver) -> ThreadRows:
+    """What all rows of the thread say."""
+    return decoded(run_blocking(saver.blocking().rows("t", None, BUDGET)).rows)
 
 
 def tamper(saver: Saver, **what: Any) -> None:
@@ -74,7 +80,7 @@ def test_P42_a_missing_checkpoint_is_the_first_problem(way: Way, saver: Saver, g
 
 
 def test_P42_a_missing_value_is_found(way: Way, saver: Saver, graph: Any):
-    values = sorted(run_blocking(saver.blocking().survey("t", after=None, limit=1000)).sizes)
+    values = sorted(survey(saver).sizes)
     tamper(saver, removed=Removal(values=[values[2]]))
     first = verify(way, saver).first
     assert first is not None
@@ -116,7 +122,7 @@ def test_P42_an_altered_checkpoint_is_the_first_that_differs_from_the_receipt(
 
 def test_P42_an_altered_value_is_told_at_the_first_checkpoint_that_has_it(way: Way, saver: Saver, graph: Any):
     receipt = verify(way, saver).receipt
-    page = run_blocking(saver.blocking().survey("t", after=None, limit=1000, contents=True))
+    page = survey(saver)
     n, packed = max(page.values.items())
     swapped = Packed(packed.tag, packed.data[:-3] + bytes(3))
     tamper(saver, removed=Removal(values=[n]))
@@ -131,7 +137,7 @@ def test_P42_an_altered_value_is_told_at_the_first_checkpoint_that_has_it(way: W
 def test_P42_a_cut_tail_shows_against_a_receipt(way: Way, saver: Saver, graph: Any):
     receipt = verify(way, saver).receipt
     every = rows(saver)
-    page = run_blocking(saver.blocking().survey("t", after=None, limit=1000))
+    page = survey(saver)
     writes = [(one.ns, one.origin, one.path, one.kind) for one in page.writes if one.origin >= every[-3].n]
     tamper(saver, removed=Removal([(row.ns, row.n) for row in every[-3:]], writes), head=every[-4].n)
     tamper(saver, removed=Removal(values=[one.n for one in verify(way, saver).orphans]))

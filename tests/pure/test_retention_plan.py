@@ -10,7 +10,7 @@ import pytest
 from perdure.checkpoint.records import CheckpointRow, ChildRow, Entry, Pending, ThreadRow
 from perdure.checkpoint.retention import Retention, chosen, nodes_of, rule_for
 from perdure.checkpoint.retention_plan import Outline, batches, plan
-from perdure.checkpoint.survey import Survey
+from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.errors import CorruptRecord
 from perdure.ids import checkpoint_id, ticks_of
 
@@ -29,7 +29,7 @@ def outline(*rows: CheckpointRow, head: int, **survey: Any) -> Outline:
     thread = ThreadRow("t", "t", head=head, next_n=1000)
     made = Outline(thread)
     sizes = {100 + one.n: 10 for one in rows}
-    made.add(Survey(thread, checkpoints=[*rows], sizes=sizes, **survey))
+    made.add(ThreadRows(checkpoints=[*rows], sizes=sizes, **survey))
     return made
 
 

@@ -24,7 +24,7 @@ from perdure.checkpoint.records import (
     WriteItem,
     WriteRow,
 )
-from perdure.checkpoint.survey import Survey
+from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.errors import CorruptRecord
 
 
@@ -50,7 +50,7 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 class Books:
-    """All rows of a thread, gathered from a survey with contents.
+    """All rows of a thread, with their contents.
 
     Attributes:
         rows: the checkpoints, by number.
@@ -69,18 +69,18 @@ class Books:
         self._branches: dict[str, int] = {}
         self._unreadable: list[Problem] = []
 
-    def add(self, page: Survey) -> None:
-        """Take in a page of the survey."""
-        self.rows.update((row.n, row) for row in page.checkpoints)
-        for write in page.writes:
+    def add(self, some: ThreadRows) -> None:
+        """Take in some of the rows."""
+        self.rows.update((row.n, row) for row in some.checkpoints)
+        for write in some.writes:
             self._writes[write.ns, write.origin].append(write)
-        self._children += page.children
-        self._namespaces.update(page.namespaces)
-        self._branches.update(page.branches)
-        for n, packed in page.values.items():
+        self._children += some.children
+        self._namespaces.update(some.namespaces)
+        self._branches.update(some.branches)
+        for n, packed in some.values.items():
             self.values[n] = digest_of_value(packed)
             self._tags[n] = packed.tag
-        self._unreadable += (Problem(n, "altered", f"{what}, which cannot be read") for n, what in page.damaged)
+        self._unreadable += (Problem(n, "altered", f"{what}, which cannot be read") for n, what in some.damaged)
 
     # -- what is wrong ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,9 @@ from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, 
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
 from perdure.checkpoint.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
 from perdure.checkpoint.saving import save
-from perdure.checkpoint.survey import After, Removal
+from perdure.checkpoint.survey import BUDGET, Removal
+from perdure.checkpoint.thread_rows import decoded
+from perdure.checkpoint.transfer.raw import Place, place
 from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 BATCH = 1000
 """Rows that one commit takes away."""
 PAGE = 1000
-"""Rows, or threads, that are read at a time."""
+"""Threads that are read at a time."""
 RECLAIMED = 1 << 22
 """Bytes that are given back at a time: other callers wait that long."""
 TRIES = 5
@@ -77,9 +79,9 @@ class Pruner:
     async def _rows(self, names: Iterable[str] | None, prefix: str) -> AsyncGenerator[ThreadRow, None]:
         if names is not None:
             for name in names:
-                page = await self._records.survey(name, after=None, limit=1)
-                if page.thread.key is not None:
-                    yield page.thread
+                found = (await self._records.rows(name, None, 1, contents=False)).thread
+                if found is not None:
+                    yield found
             return
         after: str | None = None
         while rows := await self._records.threads(after=after, limit=PAGE, prefix=prefix):
@@ -157,18 +159,19 @@ class Pruner:
         """
         for _ in range(TRIES):
             outline: Outline | None = None
-            after: After | None = None
+            after: Place | None = None
             while True:
-                page = await self._records.survey(thread, after=after, limit=PAGE)
+                found, rows = await self._records.rows(thread, after, BUDGET, contents=False)
+                now = found or ThreadRow(thread)
                 if outline is None:
-                    outline = Outline(page.thread)
-                now, then = page.thread, outline.thread
+                    outline = Outline(now)
+                then = outline.thread
                 if (now.key, now.lease.epoch) != (then.key, then.lease.epoch):
                     break  # somebody wrote in between: begin again
-                outline.add(page)
-                after = page.next
-                if after is None or (then.lease.token is not None and not held):
+                outline.add(decoded(rows))
+                if not rows or (then.lease.token is not None and not held):
                     return outline
+                after = place(rows[-1])
         raise StaleLoad(thread)
 
     async def _carry_out(self, outline: Outline, planned: Plan, done: Pruned) -> None:

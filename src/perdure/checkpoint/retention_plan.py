@@ -27,7 +27,8 @@ from perdure.checkpoint.records import (
 )
 from perdure.checkpoint.retention import Pruned, Retention, chosen, rule_for
 from perdure.checkpoint.rows import checkpoint_body, write_body
-from perdure.checkpoint.survey import Removal, Survey
+from perdure.checkpoint.survey import Removal
+from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.constants import NS_SEP
 from perdure.errors import CorruptRecord
 
@@ -107,7 +108,7 @@ class Plan(NamedTuple):
 
 
 class Outline:
-    """All rows of a thread without their contents, gathered from a survey."""
+    """All rows of a thread without their contents."""
 
     __slots__ = ("branches", "children", "namespaces", "nodes", "sizes", "thread", "writes")
 
@@ -120,14 +121,14 @@ class Outline:
         self.branches: dict[str, int] = {}
         self.sizes: dict[int, int] = {}
 
-    def add(self, page: Survey) -> None:
-        """Take in a page of the survey."""
-        self.namespaces.update(page.namespaces)
-        self.branches.update(page.branches)
-        self.nodes.update((row.n, _node(row)) for row in page.checkpoints)
-        self.children += page.children
-        self.writes.update((write.key, write) for write in map(_filed, page.writes))
-        self.sizes.update(page.sizes)
+    def add(self, some: ThreadRows) -> None:
+        """Take in some of the rows."""
+        self.namespaces.update(some.namespaces)
+        self.branches.update(some.branches)
+        self.nodes.update((row.n, _node(row)) for row in some.checkpoints)
+        self.children += some.children
+        self.writes.update((write.key, write) for write in map(_filed, some.writes))
+        self.sizes.update(some.sizes)
 
 
 def _node(row: CheckpointRow) -> Node:

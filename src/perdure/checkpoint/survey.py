@@ -1,46 +1,29 @@
-"""All rows of a thread, page by page, and taking rows away: the part of the record contract that retention and verification use."""
+"""All rows of a thread, stretch by stretch, and taking rows away: the part of the record contract that copies, retention and
+verification share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from perdure.checkpoint.transfer.raw import Place, RawRow
+
 if TYPE_CHECKING:
-    from perdure.checkpoint.records import CheckpointRow, ChildRow, Packed, ThreadRow, WriteRow
+    from perdure.checkpoint.records import ThreadRow
 
-After = tuple[int, tuple[int | str, ...]]
-"""Where a page ended: the position of a table in `TABLES`, and the key of its last row that was seen."""
+BUDGET = 1 << 20
+"""Bytes of rows that are read or written at a time, but for a single row that is larger."""
 
-TABLES = ("namespace", "branch", "checkpoint", "child", "write", "value")
-"""In which order a survey goes through them; within a table, rows come by their keys."""
+ROW_COSTS = 64
+"""Bytes that a row counts beside its body, so that many small ones end a stretch too."""
 
 
-@dataclass(slots=True)
-class Survey:
-    """A page of a thread's rows.
+class Stretch(NamedTuple):
+    """Some of a thread's rows, read in one transaction with its thread row; None if there is no such thread."""
 
-    Attributes:
-        thread: the thread's row when the page was read.
-        namespaces: names by number, without the root's.
-        branches: numbers of the checkpoints at the tips, by name.
-        checkpoints, children, writes: rows.
-        sizes: how many bytes a value row holds, by number.
-        values: the value rows, if they were asked for.
-        damaged: number and kind of the rows that cannot be read, if contents were asked for; otherwise such a row is an error.
-        next: where the next page begins; None: this was the last.
-    """
-
-    thread: ThreadRow
-    namespaces: dict[int, str] = field(default_factory=dict)
-    branches: dict[str, int] = field(default_factory=dict)
-    checkpoints: list[CheckpointRow] = field(default_factory=list)
-    children: list[ChildRow] = field(default_factory=list)
-    writes: list[WriteRow] = field(default_factory=list)
-    sizes: dict[int, int] = field(default_factory=dict)
-    values: dict[int, Packed] = field(default_factory=dict)
-    damaged: list[tuple[int, str]] = field(default_factory=list)
-    next: After | None = None
+    thread: ThreadRow | None
+    rows: list[RawRow]
 
 
 class Removal(NamedTuple):
@@ -65,17 +48,15 @@ class Removal(NamedTuple):
 class Surveyed(Protocol):
     """The part of `RecordStore` that is about all rows of a thread."""
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """A page of all rows of a thread, table by table.
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """Rows of a thread in the order of travel, from just after a place on.
 
         Args:
-            thread: the thread's id.
-            after: `next` of the page before; None for the first.
-            limit: how many rows at most, over all tables.
-            contents: with the bytes of value rows; otherwise only their sizes.
-
-        Returns:
-            Its thread row has no `key` if there is no such thread.
+            thread: its id.
+            after: the place of the last row that was read; None: from the first on.
+            budget: stop once so many bytes have been read: of bodies, and `ROW_COSTS` for each row. At least one row, if one is left.
+            contents: with the bytes of value rows; False: their bodies are empty, and their keys have a third part, how many bytes
+                they hold.
         """
         ...
 

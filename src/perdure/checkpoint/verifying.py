@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint import lease
 from perdure.checkpoint.invariants import Books, Problem, in_order
 from perdure.checkpoint.receipt import SHORT, Receipt, chain_over, checked_key, receipt_of
-from perdure.checkpoint.survey import After
+from perdure.checkpoint.records import ThreadRow
+from perdure.checkpoint.survey import BUDGET
+from perdure.checkpoint.thread_rows import decoded
+from perdure.checkpoint.transfer.raw import Place, place
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
 
-PAGE = 500
-"""Rows that are read at a time, values included."""
 TRIES = 5
 """How often a thread that others write to is read again."""
 
@@ -84,19 +85,19 @@ async def _read(records: RecordStore, thread: str) -> Books:
     """All rows, as they were at one moment."""
     for _ in range(TRIES):
         books: Books | None = None
-        after: After | None = None
+        after: Place | None = None
         while True:
-            page = await records.survey(thread, after=after, limit=PAGE, contents=True)
-            now = page.thread
+            found, rows = await records.rows(thread, after, BUDGET)
+            now = found or ThreadRow(thread)
             if books is None:
                 books = Books(now)
             then = books.thread
             if (now.key, now.lease.epoch, now.next_n) != (then.key, then.lease.epoch, then.next_n):
                 break  # somebody wrote in between: begin again
-            books.add(page)
-            after = page.next
-            if after is None:
+            if not rows:
                 return books
+            books.add(decoded(rows, is_strict=False))
+            after = place(rows[-1])
     raise lease.busy(thread, now.lease)
 
 

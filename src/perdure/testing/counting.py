@@ -8,7 +8,8 @@ from typing import Any
 
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
-from perdure.checkpoint.survey import After, Survey
+from perdure.checkpoint.survey import Stretch
+from perdure.checkpoint.transfer.raw import Place
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -126,10 +127,10 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["runs"] += 1
         return await super().runs(thread, before=before, limit=limit)
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """See `RecordStore.survey`."""
-        self.trips.calls["survey"] += 1
-        return await super().survey(thread, after=after, limit=limit, contents=contents)
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """See `RecordStore.rows`."""
+        self.trips.calls["rows"] += 1
+        return await super().rows(thread, after, budget, contents=contents)
 
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`."""

@@ -8,8 +8,8 @@ from typing import Any
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
-from perdure.checkpoint.survey import After, Survey
-from perdure.checkpoint.transfer.port import Arrival, Stretch, movable
+from perdure.checkpoint.survey import Stretch
+from perdure.checkpoint.transfer.port import Arrival, movable
 from perdure.checkpoint.transfer.raw import Place, RawRow
 
 
@@ -71,9 +71,9 @@ class WrappingRecords:
         """See `RecordStore.runs`."""
         return await self.inner.runs(thread, before=before, limit=limit)
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """See `RecordStore.survey`."""
-        return await self.inner.survey(thread, after=after, limit=limit, contents=contents)
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """See `RecordStore.rows`."""
+        return await self.inner.rows(thread, after, budget, contents=contents)
 
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`."""
@@ -94,10 +94,6 @@ class WrappingRecords:
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
         await self.inner.delete(thread)
-
-    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
-        """See `MovableRecords.rows`."""
-        return await movable(self.inner).rows(thread, after, budget)
 
     async def arrive(self, arrival: Arrival) -> None:
         """See `MovableRecords.arrive`."""

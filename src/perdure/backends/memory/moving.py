@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import ROOT_NS, ChildRow, Packed, WriteRow
 from perdure.checkpoint.rows import checkpoint_body, checkpoint_row, pack_id, write_body, write_items
+from perdure.checkpoint.survey import ROW_COSTS
 from perdure.checkpoint.transfer.arrivals import twice
-from perdure.checkpoint.transfer.port import ROW_COSTS
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
 
 if TYPE_CHECKING:
     from perdure.backends.memory.thread import MemoryThread
 
 
-def rows_after(found: MemoryThread, after: Place | None, budget: int) -> list[RawRow]:
-    """Rows in the order of travel, from just after a place on, until the budget is spent."""
+def rows_after(found: MemoryThread, after: Place | None, budget: int, *, contents: bool = True) -> list[RawRow]:
+    """Rows in the order of travel, from just after a place on, until the budget is spent. See `RecordStore.rows`."""
     rows: list[RawRow] = []
     first, done = (NAMESPACE, None) if after is None else after
     for kind in range(first, BRANCH + 1):
@@ -25,6 +25,8 @@ def rows_after(found: MemoryThread, after: Place | None, budget: int) -> list[Ra
         start = 0 if done is None or kind != first else bisect_right(keys, done)
         for key in keys[start:]:
             row = made(key)
+            if kind == VALUE and not contents:
+                row = RawRow(VALUE, (*row.key, len(row.body)))
             rows.append(row)
             budget -= len(row.body) + ROW_COSTS
             if budget <= 0:

@@ -7,10 +7,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
 from typing import Any
 
-from perdure.backends.memory import moving, surveying
+from perdure.backends.memory import moving, removing
 from perdure.backends.memory.thread import MemoryThread, listed, refuse_twice
 from perdure.checkpoint import lease
 from perdure.checkpoint.index_records import RunRow
@@ -27,9 +26,9 @@ from perdure.checkpoint.records import (
     Status,
     ThreadRow,
 )
-from perdure.checkpoint.survey import TABLES, After, Survey
+from perdure.checkpoint.survey import Stretch
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up
-from perdure.checkpoint.transfer.port import Arrival, Stretch
+from perdure.checkpoint.transfer.port import Arrival
 from perdure.checkpoint.transfer.raw import Place, RawRow
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverClosed
@@ -237,23 +236,6 @@ class MemoryRecords:
             wanted = [epoch for epoch in epochs if before is None or epoch < before][: max(0, limit)]
             return [] if found is None else [found.runs[epoch] for epoch in wanted]
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """See `RecordStore.survey`."""
-        self._open()
-        with self._lock:
-            found = self._threads.get(thread)
-            if found is None:
-                return Survey(ThreadRow(thread))
-            page = Survey(self._copy(found.row))
-            rows = [*islice(surveying.rows_behind(found, after), limit + 1)]
-            for at, key, row in rows[:limit]:
-                surveying.put(page, TABLES[at], key[0], row)
-            if not contents:
-                page.values = {}
-            if len(rows) > limit:
-                page.next = rows[limit - 1][:2]
-            return page
-
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`: memory is the interpreter's business."""
         return 0
@@ -285,7 +267,7 @@ class MemoryRecords:
         for row in commit.replaced:
             found.checkpoints[row.n] = row
         if commit.removed is not None:
-            surveying.remove(found, commit.removed)
+            removing.remove(found, commit.removed)
             if commit.removed.thread:
                 self._forget(commit.thread)
 
@@ -374,14 +356,14 @@ class MemoryRecords:
             self._tombstones[self._hash(thread)] = found.row.incarnation
             self._threads.pop(thread, None)
 
-    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
-        """See `MovableRecords.rows`."""
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """See `RecordStore.rows`."""
         self._open()
         with self._lock:
             found = self._threads.get(thread)
-            return (
-                Stretch(None, []) if found is None else Stretch(self._copy(found.row), moving.rows_after(found, after, budget))
-            )
+            if found is None:
+                return Stretch(None, [])
+            return Stretch(self._copy(found.row), moving.rows_after(found, after, budget, contents=contents))
 
     async def arrive(self, arrival: Arrival) -> None:
         """See `MovableRecords.arrive`."""

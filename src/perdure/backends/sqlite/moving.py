@@ -27,31 +27,32 @@ from perdure.backends.sqlite.statements import (
 )
 from perdure.checkpoint.records import LeaseRow, ThreadRow
 from perdure.checkpoint.rows import holder_again, holder_body, metadata_body
+from perdure.checkpoint.survey import ROW_COSTS, Stretch
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up, twice
-from perdure.checkpoint.transfer.port import ROW_COSTS, Arrival, Stretch
+from perdure.checkpoint.transfer.port import Arrival
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
 from perdure.errors import SaveFailed
 from perdure.failpoints import failpoint
 
 
-def rows(database: Database, thread: str, after: Place | None, budget: int) -> Stretch:
-    """See `MovableRecords.rows`."""
+def rows(database: Database, thread: str, after: Place | None, budget: int, contents: bool) -> Stretch:
+    """See `RecordStore.rows`."""
     database.execute(BEGIN_READ)
     found = database.execute(THREAD, (thread,)).fetchone()
     stretch = (
         Stretch(None, [])
         if found is None
-        else Stretch(thread_row(found, database.clock.now_ns()), _rows(database, found[0], after, budget))
+        else Stretch(thread_row(found, database.clock.now_ns()), _rows(database, found[0], after, budget, contents=contents))
     )
     database.execute(COMMIT)
     return stretch
 
 
-def _rows(database: Database, key: int, after: Place | None, budget: int) -> list[RawRow]:
+def _rows(database: Database, key: int, after: Place | None, budget: int, *, contents: bool = True) -> list[RawRow]:
     found: list[RawRow] = []
     first, done = (NAMESPACE, None) if after is None else after
     for kind in range(first, BRANCH + 1):
-        cursor = _read(database, key, kind, done if kind == first else None)
+        cursor = _read(database, key, kind, done if kind == first else None, contents)
         for row in cursor:
             found.append(row)
             budget -= len(row.body) + ROW_COSTS
@@ -60,11 +61,12 @@ def _rows(database: Database, key: int, after: Place | None, budget: int) -> lis
     return found
 
 
-def _read(database: Database, key: int, kind: int, done: tuple[Any, ...] | None) -> Iterator[RawRow]:
+def _read(database: Database, key: int, kind: int, done: tuple[Any, ...] | None, contents: bool) -> Iterator[RawRow]:
     if kind == VALUE:
         base = key << 32
-        for n, tag, data in database.execute(sql.READ[VALUE], (base + 1 + (done[0] if done else -1), base + NUMBERS - 1)):
-            yield RawRow(VALUE, (n - base, tag), data)
+        statement = sql.READ[VALUE] if contents else sql.READ_SIZES
+        for n, tag, data in database.execute(statement, (base + 1 + (done[0] if done else -1), base + NUMBERS - 1)):
+            yield RawRow(VALUE, (n - base, tag), data) if contents else RawRow(VALUE, (n - base, tag, data))
         return
     statement = sql.READ[kind] if done is None else sql.READ_AFTER[kind]
     for columns in database.execute(statement, (key, *(done or ()))):

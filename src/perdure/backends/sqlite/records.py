@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from perdure.backends.sqlite import committing, loading, moving, removing, surveying
+from perdure.backends.sqlite import committing, loading, moving, removing
 from perdure.backends.sqlite.connections import SqlitePort
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
-from perdure.checkpoint.survey import After, Survey
-from perdure.checkpoint.transfer.port import Arrival, Stretch
+from perdure.checkpoint.survey import Stretch
+from perdure.checkpoint.transfer.port import Arrival
 from perdure.checkpoint.transfer.raw import Place, RawRow
 
 
@@ -96,10 +96,6 @@ class SqliteRecords:
         """See `RecordStore.runs`."""
         return await self._port.run(loading.runs, thread, before, limit)
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """See `RecordStore.survey`."""
-        return await self._port.run(surveying.survey, thread, after, limit, contents)
-
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`."""
         return await self._port.run(removing.reclaim, limit)
@@ -121,9 +117,9 @@ class SqliteRecords:
         """See `RecordStore.delete`."""
         await self._port.run(removing.delete, thread, self._port.clock.now_ns())
 
-    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
-        """See `MovableRecords.rows`."""
-        return await self._port.run(moving.rows, thread, after, budget)
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """See `RecordStore.rows`."""
+        return await self._port.run(moving.rows, thread, after, budget, contents)
 
     async def arrive(self, arrival: Arrival) -> None:
         """See `MovableRecords.arrive`."""

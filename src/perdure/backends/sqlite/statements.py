@@ -168,19 +168,6 @@ SELECT v.key, v.tag, v.data FROM json_each(?) AS j CROSS JOIN value AS v
 IS_NEWEST = "SELECT max(n) FROM checkpoint WHERE thread_key = ? AND ns = ?"
 
 # All rows of a thread, table by table, each from behind a key on.
-SURVEY_NAMESPACES = "SELECT ns, name FROM namespace WHERE thread_key = ? AND ns > ? ORDER BY ns LIMIT ?"
-SURVEY_BRANCHES = "SELECT name, head FROM branch WHERE thread_key = ? AND name > ? ORDER BY name LIMIT ?"
-SURVEY_CHECKPOINTS = "SELECT ns, n, id, body FROM checkpoint WHERE thread_key = ? AND (ns, n) > (?, ?) ORDER BY ns, n LIMIT ?"
-SURVEY_CHILDREN = """
-SELECT ns, origin, path, call, child_ns, head FROM child
- WHERE thread_key = ? AND (ns, origin, path, call) > (?, ?, ?, ?) ORDER BY ns, origin, path, call LIMIT ?
-"""
-SURVEY_WRITES = """
-SELECT ns, origin, path, kind, body FROM write
- WHERE thread_key = ? AND (ns, origin, path, kind) > (?, ?, ?, ?) ORDER BY ns, origin, path, kind LIMIT ?
-"""
-SURVEY_SIZES = "SELECT key, tag, length(data) FROM value WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
-SURVEY_VALUES = "SELECT key, tag, data FROM value WHERE key > ? AND key <= ? ORDER BY key LIMIT ?"
 
 # ------------------------------------------------------------------------------------------------------------------ retention
 

@@ -26,6 +26,7 @@ READ = {
     VALUE: "SELECT key, tag, data FROM value WHERE key BETWEEN ? AND ? ORDER BY key",
     **{kind: _read(kind, after=False) for kind in _TABLES},
 }
+READ_SIZES = "SELECT key, tag, length(data) FROM value WHERE key BETWEEN ? AND ? ORDER BY key"
 READ_AFTER = {kind: _read(kind, after=True) for kind in _TABLES}
 
 

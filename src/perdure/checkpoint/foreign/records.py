@@ -44,7 +44,8 @@ from perdure.checkpoint.records import (
     ThreadRow,
     WriteRow,
 )
-from perdure.checkpoint.survey import After, Survey
+from perdure.checkpoint.survey import Stretch
+from perdure.checkpoint.transfer.raw import Place
 from perdure.clock import SYSTEM_CLOCK
 from perdure.constants import CONF
 from perdure.errors import CorruptRecord, InvalidConfig
@@ -302,9 +303,9 @@ class ForeignRecords:
         place = (path,) if self._with_path else ()
         await self._saver.call("put_writes", config_of(thread, name, public), writes, task, *place)
 
-    async def survey(self, thread: str, *, after: After | None, limit: int, contents: bool = False) -> Survey:
-        """See `RecordStore.survey`. The rows of such a saver are its own."""
-        return Survey(ThreadRow(thread))
+    async def rows(self, thread: str, after: Place | None, budget: int, *, contents: bool = True) -> Stretch:
+        """See `RecordStore.rows`. The rows of such a saver are its own."""
+        return Stretch(None, [])
 
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`."""

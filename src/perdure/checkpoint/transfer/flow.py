@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from perdure.checkpoint import identity, lease
 from perdure.checkpoint.records import ThreadRow
+from perdure.checkpoint.survey import BUDGET, Stretch
 from perdure.checkpoint.transfer.arrivals import exists
 from perdure.checkpoint.transfer.connections import InFile, OutFile, Work
-from perdure.checkpoint.transfer.port import BUDGET, Arrival, MovableRecords, Stretch
+from perdure.checkpoint.transfer.port import Arrival, MovableRecords
 from perdure.checkpoint.transfer.raw import Contents, RawRow, Tally, place
 from perdure.clock import Clock
 from perdure.errors import SaveFailed, ThreadBusy, UnknownThread

@@ -1,4 +1,4 @@
-"""The part of a record store that moves threads: reading a thread's rows as bytes, and writing rows that nobody sees yet.
+"""The part of a record store that brings threads: writing rows that nobody sees yet. `RecordStore.rows` reads those of a thread.
 
 It belongs to the contract of a record store (`perdure.testing.saver_suite` has its tests). It is a protocol of its own because
 savers of others, which have no rows, cannot offer it.
@@ -8,27 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from perdure.checkpoint.records import Holder, RecordStore, ThreadRow
 from perdure.checkpoint.transfer.raw import Place, RawRow
 from perdure.errors import WrongType
 
-BUDGET = 1 << 20
-"""Bytes of rows that are read or written at a time, but for a single row that is larger."""
-
-ROW_COSTS = 64
-"""Bytes that a row counts beside its body, so that many small ones end a stretch too."""
-
 ARRIVAL_SECONDS = 3600.0
 """How long an arrival may stand still before others may clear it away; at once if its process is proved dead."""
-
-
-class Stretch(NamedTuple):
-    """Some of a thread's rows, read in one transaction with its thread row; None if there is no such thread."""
-
-    thread: ThreadRow | None
-    rows: list[RawRow]
 
 
 @dataclass(slots=True)
@@ -50,16 +37,6 @@ class Arrival:
 
 class MovableRecords(RecordStore, Protocol):
     """A record store whose threads can be moved. Each call is one transaction."""
-
-    async def rows(self, thread: str, after: Place | None, budget: int) -> Stretch:
-        """Rows of a thread in the order of travel, from just after a place on.
-
-        Args:
-            thread: its id.
-            after: the place of the last row that was read; None: from the first on.
-            budget: stop once so many bytes have been read: of bodies, and `ROW_COSTS` for each row. At least one row, if one is left.
-        """
-        ...
 
     async def arrive(self, arrival: Arrival) -> None:
         """Begin to bring a thread. Clears away what is left of arrivals that were given up: those whose holder is proved dead, and
@@ -108,6 +85,6 @@ def movable(records: RecordStore) -> MovableRecords:
     if not hasattr(records, "admit"):
         raise WrongType(
             f"{type(records).__name__} cannot move threads: copying, exporting and importing need a saver of this library "
-            "(InMemorySaver, SqliteSaver), or one over a record store with rows() and admit()"
+            "(InMemorySaver, SqliteSaver), or one over a record store with admit()"
         )
     return cast("MovableRecords", records)

@@ -2,7 +2,7 @@
 
     kind            key                                         body
     1 NAMESPACE     ns                                          its name
-    2 VALUE         n, tag                                      the value's bytes
+    2 VALUE         n, tag                                      the value's bytes; or n, tag, how many bytes, and none of them
     3 CHECKPOINT    ns, n, public id (16 bytes, or text)        `rows.checkpoint_body`
     4 WRITE         ns, origin, path, kind                      `rows.write_body`
     5 CHILD         ns, origin, path, call, child_ns, head      empty

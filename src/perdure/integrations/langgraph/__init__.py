@@ -15,9 +15,10 @@ from typing import Any, Literal
 from perdure.bridge import run_blocking
 from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.survey import BUDGET
 from perdure.checkpoint.transfer.connections import BlockingWork, SuspendingWork, Work
 from perdure.checkpoint.transfer.flow import bring, has
-from perdure.checkpoint.transfer.port import BUDGET, MovableRecords, movable
+from perdure.checkpoint.transfer.port import MovableRecords, movable
 from perdure.checkpoint.transfer.raw import RawRow
 from perdure.clock import Clock
 from perdure.errors import InvalidArgument, PerdureError, WrongType

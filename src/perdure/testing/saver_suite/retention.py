@@ -20,7 +20,9 @@ from perdure.checkpoint.records import (
     ThreadUpdate,
     ValueRow,
 )
-from perdure.checkpoint.survey import After, Removal, Survey
+from perdure.checkpoint.survey import Removal
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
+from perdure.checkpoint.transfer.raw import RawRow, place
 from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
 from perdure.testing.saver_suite.colours import Coloured, Suite
 from perdure.testing.saver_suite.graphs import counter, on
@@ -29,30 +31,16 @@ from perdure.testing.saver_suite.rows import Writer, entry
 from perdure.types import Command, interrupt
 
 
-def surveyed(records: Any, limit: int, *, contents: bool = False, thread: str = "t") -> tuple[Survey, int]:
-    """All pages of a survey as one, and how many there were."""
-    whole: Survey | None = None
-    after: After | None = None
-    pages = 0
-    while True:
-        page: Survey = records.survey(thread, after=after, limit=limit, contents=contents)
-        pages += 1
-        if whole is None:
-            whole = page
-        else:
-            assert page.thread == whole.thread
-            for name in ("namespaces", "branches", "sizes", "values"):
-                assert getattr(whole, name).keys().isdisjoint(getattr(page, name))
-                getattr(whole, name).update(getattr(page, name))
-            for name in ("checkpoints", "children", "writes"):
-                getattr(whole, name).extend(getattr(page, name))
-        after = page.next
-        if after is None:
-            return whole, pages
+def all_rows(records: Any, budget: int = 1 << 20, *, contents: bool = False, thread: str = "t") -> ThreadRows:
+    """What all rows of a thread say, read in stretches."""
+    found: list[RawRow] = []
+    while rows := records.rows(thread, place(found[-1]) if found else None, budget, contents=contents).rows:
+        found += rows
+    return decoded(found)
 
 
 class RetentionRecordSuite(Store):
-    """`survey`, `reclaim`, and what a commit replaces and removes."""
+    """`rows` without contents, `reclaim`, and what a commit replaces and removes."""
 
     def some_rows(self, writer: Writer) -> dict[str, Any]:
         """A thread with rows of every kind: a chain of three, a subgraph, a named branch, writes, values."""
@@ -79,14 +67,11 @@ class RetentionRecordSuite(Store):
         )
         return {"rows": rows, "inner": inner, "ns": ns, "values": values, "writes": writes, "child": child}
 
-    def test_a_survey_has_every_row_of_the_thread_whatever_the_size_of_its_pages(self, records: Any, writer: Writer) -> None:
+    def test_all_rows_are_read_with_and_without_contents_whatever_the_budget(self, records: Any, writer: Writer) -> None:
         made = self.some_rows(writer)
         self.some_rows(Writer(records, "u", clock=writer.clock))
-        count = 1 + 2 + 4 + 1 + 4 + 3
-        for limit in (1, 2, 3, 7, count, 1000):
-            found, pages = surveyed(records, limit)
-            assert pages == -(-count // limit)
-            assert found.thread == records.load("t", 0, None).thread
+        for budget in (1, 130, 500, 1 << 20):
+            found = all_rows(records, budget)
             assert found.namespaces == {made["ns"]: "sub:1"}
             assert found.branches == {"one": made["rows"][1].n, "\u540d": made["rows"][0].n}
             assert found.checkpoints == [*made["rows"], made["inner"]]
@@ -94,12 +79,19 @@ class RetentionRecordSuite(Store):
             assert sorted(found.writes, key=repr) == sorted(made["writes"], key=repr)
             assert found.sizes == {value.n: len(value.packed.data) for value in made["values"]}
             assert found.values == {}
-            assert surveyed(records, limit, contents=True)[0].values == dict(made["values"])
+            whole = all_rows(records, budget, contents=True)
+            assert whole.values == dict(made["values"])
+            assert replace(whole, values={}) == found
 
-    def test_a_survey_of_no_thread_has_nothing(self, records: Any) -> None:
-        found: Survey = records.survey("t", after=None, limit=5)
-        assert found.thread.key is None
-        assert found.next is None
+    def test_the_budget_does_not_count_contents_that_are_not_read(self, records: Any, writer: Writer) -> None:
+        value = ValueRow(writer.numbers.take(), Packed("bytes", bytes(100_000)))
+        after = ValueRow(writer.numbers.take(), Packed("bytes", b"!"))
+        writer.commit("once", writer.row(), values=[value, after])
+        assert len(records.rows("t", None, 1000).rows) == 1
+        assert [row.key for row in records.rows("t", None, 1000, contents=False).rows][:2] == [
+            (value.n, "bytes", 100_000),
+            (after.n, "bytes", 1),
+        ]
 
     def test_P28_what_is_removed_is_gone_and_the_rest_is_as_it_was(self, records: Any, writer: Writer) -> None:
         made = self.some_rows(writer)
@@ -134,7 +126,7 @@ class RetentionRecordSuite(Store):
         assert records.number_of("t", first.id) is None
         assert records.pointer_to("t", made["ns"], 1) is None
         assert records.made_of("t", second.id) == []
-        found, _ = surveyed(records, 100)
+        found = all_rows(records)
         assert found.checkpoints == [whole]
         assert [each.path for each in found.writes] == ["sub"]
         assert (found.namespaces, found.children, found.branches) == ({}, [], {})
@@ -157,14 +149,14 @@ class RetentionRecordSuite(Store):
         removed = Removal([(0, first.n)], [], [], [], [made["values"][1].n])
         other = Writer(records, clock=writer.clock)
         other.commit("once", update=ThreadUpdate("idle"))
-        before, _ = surveyed(records, 100, contents=True)
+        before = all_rows(records, contents=True)
         with pytest.raises(StaleLoad):
             writer.commit("once", removed=removed)
         writer.load()
         other.commit("take", update=ThreadUpdate("busy"))
         with pytest.raises(ThreadBusy):
             writer.commit("once", removed=removed)
-        after, _ = surveyed(records, 100, contents=True)
+        after = all_rows(records, contents=True)
         assert (after.checkpoints, after.values) == (before.checkpoints, before.values)
 
     def test_P28_a_thread_that_is_removed_is_deleted(self, records: Any, writer: Writer) -> None:
@@ -173,7 +165,7 @@ class RetentionRecordSuite(Store):
         writer.commit("once", removed=Removal(thread=True), update=None)
         assert records.load("t", 0, None).thread.incarnation == 2
         assert records.threads(after=None, limit=5) == []
-        assert surveyed(records, 100)[0].thread.key is None
+        assert records.rows("t", None, 1) == (None, [])
         with pytest.raises((StaleLoad, ThreadDeleted, LeaseLost)):
             late.commit("once", late.row())
         writer.load()
@@ -198,7 +190,7 @@ class RetentionRecordSuite(Store):
         made = self.some_rows(writer)
         other = Writer(records, "u", clock=writer.clock)
         self.some_rows(other)
-        before, _ = surveyed(records, 100, contents=True, thread="u")
+        before = all_rows(records, contents=True, thread="u")
         rows = [*made["rows"], made["inner"]]
         removed = Removal(
             [(row.ns, row.n) for row in rows[:2]],
@@ -210,7 +202,7 @@ class RetentionRecordSuite(Store):
         last = replace(rows[2], parent=None, base=rows[2].n, full=True, changes={"b": entry(2, 2)})
         writer.commit("once", replaced=[last], removed=removed, update=None)
         writer.commit("once", removed=Removal(thread=True), update=None)
-        assert surveyed(records, 100, contents=True, thread="u")[0] == before
+        assert all_rows(records, contents=True, thread="u") == before
 
 
 class RetentionSuite(Suite):
