@@ -17,6 +17,7 @@ from perdure.errors import (
     MissingPartWarning,
     MissingThreadId,
     NodeTimeoutError,
+    NotOffered,
     PerdureError,
     StoppedIteration,
     UnknownCheckpoint,
@@ -261,3 +262,9 @@ def test_P50_a_cache_policy_without_a_cache_warns(way: Way) -> None:
     builder = StateGraph(State).add_node("a", way.node(lambda _: {"foo": "a"}), cache_policy=CachePolicy())
     with pytest.warns(MissingPartWarning, match="no cache"):
         assert way.invoke(builder.add_edge(START, "a").compile(), EMPTY)["foo"] == "a"
+
+
+def test_P50_a_name_that_is_not_offered_says_what_to_use() -> None:
+    with pytest.raises(ImportError, match=r"interrupt\(value\)") as caught:
+        exec("from perdure.errors import NodeInterrupt")
+    assert isinstance(caught.value, NotOffered)

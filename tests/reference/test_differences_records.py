@@ -13,8 +13,8 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.jsonplus import StoredError
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.sqlite.aio import AsyncSqliteSaver
-from perdure.errors import CorruptRecord, InvalidUpdateError, ThreadBusy
-from perdure.graph import START, StateGraph
+from perdure.errors import CorruptRecord, InPlaceChangeWarning, InvalidUpdateError, ThreadBusy
+from perdure.graph import START, MessagesState, StateGraph
 from perdure.types import RunnableConfig, interrupt
 from tests.promises.ways import Way, on
 from tests.reference.shapes import EMPTY, State, failing_once, line, linear
@@ -168,3 +168,37 @@ def test_P36_a_file_with_tables_of_another_program_is_refused(way: Way, tmp_path
             call()
         assert ("import_threads" in str(caught.value)) == ("writes" in tables)
     assert path.read_bytes() == before
+
+
+def test_P35_what_a_node_changes_in_place_is_in_no_state(way: Way, saver: Saver) -> None:
+    def a(state: State) -> dict[str, Any]:
+        state["bar"].append("in place")
+        return {}
+
+    graph = StateGraph(State).add_node("a", way.node(a)).add_edge(START, "a").compile(checkpointer=saver)
+    with pytest.warns(InPlaceChangeWarning, match="'bar'.*'a'"):
+        assert way.invoke(graph, {"foo": "", "bar": ["given"]}, on())["bar"] == ["given"]
+    assert way.state(graph, on()).values["bar"] == ["given"]
+
+
+def test_P26_an_input_of_messages_is_stored_as_it_enters_the_state(way: Way, saver: Saver) -> None:
+    graph = StateGraph(MessagesState).add_node("a", way.node(lambda _: {})).add_edge(START, "a").compile(checkpointer=saver)
+    way.invoke(graph, {"messages": [{"role": "user", "content": "Hello"}]}, on())
+    *_, given = saver.list(on())
+    (message,) = given.checkpoint["channel_values"]["__start__"]["messages"]
+    assert (message.role, message.content) == ("user", "Hello")
+    assert [message] == way.state(graph, on()).values["messages"], "under the id that it keeps"
+
+
+def test_P28_every_saver_can_prune(way: Way, saver: Saver) -> None:
+    graph = linear(way, saver)
+    way.invoke(graph, EMPTY, on())
+    assert saver.prune(threads=["t"], keep_last=1).checkpoints == 3
+    assert len(way.history(graph, on())) == 1
+
+
+def test_P29_every_saver_can_copy_a_thread(way: Way, saver: Saver) -> None:
+    graph = linear(way, saver)
+    result = way.invoke(graph, EMPTY, on())
+    assert saver.copy_thread("t", "copy").checkpoints == 4
+    assert way.state(graph, on("copy")).values == result

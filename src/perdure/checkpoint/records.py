@@ -81,7 +81,7 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class CheckpointRow:
-    """One checkpoint: what changed against its parent.
+    """One checkpoint: what changed against its parent. What it says never changes; retention lets it say so on other ancestors.
 
     Attributes:
         n: its number.
@@ -304,14 +304,14 @@ class Commit:
     replaced: Sequence[CheckpointRow] = ()
     """Checkpoints that say the same on other rows, since some of their ancestors go. Retention only, as is `removed`."""
     removed: Removal | None = None
+    run: RunRow | None = None
+    """Replaces what was recorded of its run; with `take` and `once`, records that lie `RUNS_KEPT` epochs behind go."""
     landing: Any = field(default=None, compare=False, repr=False)
     """A future that ends when it is durable, even if the event loop stands still. Set by a store with a thread of its own."""
 
     def is_begun(self, landing: Any) -> None:
         """A thread of the store makes it durable: see `landing`."""
         self.landing = landing
-
-    run: RunRow | None = None  # replaces what was recorded of it; with `take` and `once`, records `RUNS_KEPT` epochs behind go
 
 
 @dataclass(slots=True)

@@ -217,7 +217,7 @@ def _closed_names(function: Any) -> dict[str, Any]:
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018
+        cell.cell_contents  # noqa: B018 - raises if it is empty
     except ValueError:
         return False
     return True

@@ -94,7 +94,7 @@ class Graph:
 
     def print_ascii(self) -> None:
         """Prints `draw_ascii()`."""
-        print(self.draw_ascii(), end="")  # noqa: T201
+        print(self.draw_ascii(), end="")  # noqa: T201 - its purpose
 
 
 def draw(program: Program, hints: Hints | None = None, *, xray: int | bool = False, above: tuple[Program, ...] = ()) -> Graph:

@@ -138,7 +138,7 @@ def _check_reducer(reducer: Any, key: str, owner: str) -> None:
 
 def _arity_problem(reducer: Any) -> str | None:
     """Why this cannot be called as a reducer; None if it can, as far as Python tells."""
-    if inspect.iscoroutinefunction(reducer) or inspect.iscoroutinefunction(getattr(reducer, "__call__", None)):  # noqa: B004
+    if inspect.iscoroutinefunction(reducer) or inspect.iscoroutinefunction(getattr(reducer, "__call__", None)):  # noqa: B004 - what it is, not whether it is there
         return "an async function, and reducers are called without an event loop"
     try:
         signature = inspect.signature(reducer)

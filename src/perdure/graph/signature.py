@@ -170,13 +170,13 @@ def is_async_callable(action: Any) -> bool:
         action = action.func
     if isinstance(action, type):
         return False
-    return inspect.iscoroutinefunction(action) or inspect.iscoroutinefunction(getattr(action, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(action) or inspect.iscoroutinefunction(getattr(action, "__call__", None))  # noqa: B004 - what it is, not whether it is there
 
 
 def _refuse_generator(action: Any, where: str) -> None:
     while isinstance(action, functools.partial):
         action = action.func
-    for function in (action, getattr(action, "__call__", None)):  # noqa: B004
+    for function in (action, getattr(action, "__call__", None)):  # noqa: B004 - what it is, not whether it is there
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidGraph(
                 f"The function of {where} is a generator: calling it runs nothing. Return the update instead of yielding, and send "

@@ -120,5 +120,5 @@ def _resolved(hint: Any, owner: type) -> Any:
     try:
         # As typing itself does: the text is the programmer's own source.
         return eval(hint, vars(sys.modules[owner.__module__]), dict(vars(owner)))  # noqa: S307
-    except Exception:  # noqa: BLE001
+    except Exception:  # noqa: BLE001  a name that the module does not have (yet)
         return None

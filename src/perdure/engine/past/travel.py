@@ -26,8 +26,8 @@ class HasBranches:
         bound_config: RunnableConfig
 
         def _access(self, config: RunnableConfig, *, blocking: bool) -> Access: ...
-        def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot: ...  # noqa: D102
-        async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot: ...  # noqa: D102
+        def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot: ...  # noqa: D102 - told in CompiledGraph
+        async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot: ...  # noqa: D102 - told in CompiledGraph
 
     def name_branch(self, config: RunnableConfig, name: str, *, move: bool = False) -> RunnableConfig:
         """Give a checkpoint a name, and with it the branch that goes on from there.
