@@ -127,7 +127,7 @@ class Pruner:
                 if outline.thread.key is None:
                     return done
                 if outline.thread.lease.token is not None:
-                    break
+                    break  # even if it has run out: its holder goes on with it as long as nobody takes it
                 planned = plan(outline, self._rules, self._clock.now_ns())
                 if self._dry_run:
                     return planned.pruned
