@@ -277,6 +277,25 @@ def test_large_values_are_compressed_where_it_saves_enough():
         unsqueezed(("zstd:msgpack", b"no such thing"))
 
 
+def test_P37_no_value_is_expanded_beyond_a_bound_or_beyond_what_it_says(monkeypatch: pytest.MonkeyPatch):
+    zstd = compression._zstd()
+    monkeypatch.setattr(compression, "LONGEST", 100_000)
+    fits, longer = Packed("bytes", bytes(100_000)), Packed("bytes", bytes(100_001))
+    assert unsqueezed(squeezed(fits)) == fits
+    assert squeezed(longer) == longer, "what would be refused is not compressed"
+    stream = zstd.ZstdCompressor()
+    bombs = {
+        "of 100001 bytes": zstd.compress(longer.data),
+        "of unknown length": stream.compress(bytes(50_000)) + stream.flush(),
+        "one compressed value of 60000": zstd.compress(bytes(60_000)) + zstd.compress(bytes(60_000)),
+    }
+    for what, bomb in bombs.items():
+        with pytest.raises(CorruptRecord, match=what):
+            unsqueezed(("zstd:bytes", bomb))
+    with pytest.raises(CorruptRecord, match="damaged"):
+        unsqueezed(("zstd:bytes", zstd.compress(fits.data)[:-1]))
+
+
 def test_without_the_package_nothing_is_compressed_and_reading_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(compression, "_zstd", lambda: None)
     large = Packed("msgpack", b"many words " * 1000)

@@ -234,3 +234,15 @@ def test_P29_a_text_file_is_refused_with_a_hint(tmp_path: Path):
     with pytest.raises(TypeError, match="rb"):
         InMemorySaver().import_thread(Text())
     assert file_format.FORMAT == 1
+
+
+def test_P37_a_value_that_would_fill_the_memory_when_it_is_read_is_refused():
+    # The head of a zstd frame that says it becomes 2 GiB; with so many zeros the frame would have 64 KB.
+    data = b"\x28\xb5\x2f\xfd\xc0\x00" + (2 << 30).to_bytes(8, "little")
+    tracemalloc.start()
+    error = refused(file_of(RawRow(VALUE, (2, "zstd:bytes"), data), checkpoint()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "2147483648 bytes" in str(error)
+    assert peak < 5_000_000
+    refused(file_of(RawRow(VALUE, (2, "zstd:bytes"), b"no frame"), checkpoint()))

@@ -238,6 +238,7 @@ class MemoryRecords:
 
     async def reclaim(self, limit: int) -> int:
         """See `RecordStore.reclaim`: memory is the interpreter's business."""
+        self._open()
         return 0
 
     async def commit(self, commit: Commit) -> None:
@@ -326,6 +327,7 @@ class MemoryRecords:
 
     async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
         """See `RecordStore.renew`."""
+        self._open()
         with self._lock:
             expires_ns = self._clock.now_ns() + lease_ns
             for thread, token, epoch in leases:
@@ -335,6 +337,7 @@ class MemoryRecords:
 
     async def release(self, thread: str, token: str, epoch: int, status: Status, run: RunRow | None = None) -> None:
         """See `RecordStore.release`."""
+        self._open()
         with self._lock:
             found = self._threads.get(thread)
             if found is not None and (found.row.lease.token, found.row.lease.epoch) == (token, epoch):
@@ -410,6 +413,7 @@ class MemoryRecords:
 
     async def discard(self, arrival: Arrival) -> None:
         """See `MovableRecords.discard`."""
+        self._open()
         with self._lock:
             self._arrivals.pop(arrival.token, None)
 

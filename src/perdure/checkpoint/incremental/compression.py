@@ -15,6 +15,9 @@ PREFIX = "zstd:"
 LEAST = 4096
 """Smaller values are left as they are."""
 
+LONGEST = 1 << 30
+"""Bytes. Larger values are left as they are, so what claims to become larger is none of ours. Some kilobytes can become terabytes."""
+
 SAVES = 0.8
 """The compressed value is kept if it is at most this part of the value."""
 
@@ -22,7 +25,7 @@ SAVES = 0.8
 def squeezed(packed: Packed) -> Packed:
     """The value compressed, or as it is if that saves too little."""
     tag, data = packed
-    if len(data) <= LEAST and not tag.startswith(PREFIX):
+    if not LEAST < len(data) <= LONGEST and not tag.startswith(PREFIX):
         return packed
     zstd = _zstd()
     if zstd is None:
@@ -44,13 +47,45 @@ def unsqueezed(packed: tuple[str, bytes]) -> tuple[str, bytes]:
             return packed
     except (AttributeError, TypeError):
         raise CorruptRecord(f"a stored value is damaged: its tag is {tag!r}, which is no text") from None
+    return tag[len(PREFIX) :], _expanded(data)
+
+
+def check_squeezed(tag: str, data: bytes) -> None:
+    """Refuse a compressed value from outside that nobody should expand; without expanding it.
+
+    Raises:
+        CorruptRecord: it does not say how long the value is, or that is more than `LONGEST` bytes.
+    """
+    if tag.startswith(PREFIX) and (zstd := _zstd()) is not None:
+        _length(zstd, data)
+
+
+def _expanded(data: bytes) -> bytes:
     zstd = _zstd()
     if zstd is None:
         raise CorruptRecord("a stored value is compressed with zstd; reading it takes: pip install backports.zstd")
+    length = _length(zstd, data)
+    reader = zstd.ZstdDecompressor()
     try:
-        return tag[len(PREFIX) :], zstd.decompress(data)
+        # One frame, which zstd does not let grow beyond what it says: a second one behind it would not be bounded.
+        found: bytes = reader.decompress(data)
     except zstd.ZstdError as error:
         raise CorruptRecord(f"a stored value is damaged: {error}") from error
+    if not reader.eof or reader.unused_data or len(found) != length:
+        raise CorruptRecord(f"a stored value is damaged: it should be one compressed value of {length} bytes")
+    return found
+
+
+def _length(zstd: Any, data: bytes) -> int:
+    """How long a compressed value says that it is."""
+    try:
+        length: int | None = zstd.get_frame_info(data).decompressed_size
+    except zstd.ZstdError as error:
+        raise CorruptRecord(f"a stored value is damaged: {error}") from error
+    if length is None or length > LONGEST:
+        said = "of unknown length" if length is None else f"of {length} bytes"
+        raise CorruptRecord(f"a stored value is damaged: it would become one {said}, and at most {LONGEST} are read")
+    return length
 
 
 @cache

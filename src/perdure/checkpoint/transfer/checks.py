@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import Any, get_args
 
+from perdure.checkpoint.incremental.compression import check_squeezed
 from perdure.checkpoint.reading import spans_of
 from perdure.checkpoint.records import ROOT_NS, Status, ThreadRow, WriteRow
 from perdure.checkpoint.rows import checkpoint_row, write_items
@@ -127,6 +128,8 @@ class RowCheck:
                 raise CorruptRecord("a namespace has no name")
         elif row.kind == CHECKPOINT:
             self._checkpoint(row)
+        elif row.kind == VALUE:
+            check_squeezed(row.key[1], row.body)
         elif row.kind == WRITE:
             ns, origin, path, kind = row.key
             self._spans(WriteRow(ns, origin, path, kind, write_items(row.body)))

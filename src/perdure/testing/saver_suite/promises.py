@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -269,6 +270,8 @@ class PromiseSuite(Suite):
 
     def test_a_closed_saver_says_so(self, saver: Any, calls: Any, portal: Portal | None) -> None:
         address = put(calls, 0)
+        calls.export_thread("t", file := io.BytesIO())
+        file.seek(0)
         close(saver, portal)
         uses: list[Callable[[], Any]] = [
             lambda: calls.get_tuple(config_of()),
@@ -276,12 +279,19 @@ class PromiseSuite(Suite):
             lambda: calls.put_writes(address, [("n", 1)], A),
             lambda: [*calls.list(config_of())],
             lambda: calls.delete_thread("t"),
+            lambda: calls.get_thread("t"),
             calls.list_threads,
             lambda: calls.list_threads(order="updated"),
             lambda: calls.list_runs("t"),
+            calls.list_interrupts,
             lambda: calls.prune(keep_last=1),
+            lambda: calls.prune(keep_last=1, threads=()),
+            lambda: calls.pin(address, "here"),
+            lambda: calls.unpin("t", "here"),
             lambda: calls.verify("t"),
             lambda: calls.copy_thread("t", "u"),
+            lambda: calls.export_thread("t", io.BytesIO()),
+            lambda: calls.import_thread(file, "u"),
         ]
         for use in uses:
             with pytest.raises(SaverClosed):
