@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import operator
 import subprocess
 import sys
@@ -13,14 +14,16 @@ import pytest
 from perdure.bridge import run_blocking
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.records import RESULT, Entry, Packed, ValueRow, WriteItem, WriteRow
+from perdure.checkpoint.transfer.port import MovableRecords
 from perdure.errors import SaveFailed
 from perdure.graph import END, START, StateGraph
 from perdure.testing.clock import ManualClock
-from perdure.testing.counting import RoundTrips
+from perdure.testing.counting import CountingRecords, RoundTrips
 from perdure.testing.faults import DatabaseDown, FailingRecords, with_records
 from perdure.testing.saver_suite import FailureSuite, GraphSuite, TravelSuite
 from perdure.testing.saver_suite.rows import Over, Writer
 from perdure.testing.strict import StrictMemorySaver
+from perdure.testing.wrapping import WrappingRecords
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -126,6 +129,16 @@ def test_round_trips_are_counted_in_both_colours():
     assert (trips.total, trips.commits) == (0, [])
 
 
+def test_every_call_of_the_port_passes_and_is_counted():
+    def calls_of(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_") and inspect.iscoroutinefunction(getattr(kind, name))}
+
+    wanted = calls_of(MovableRecords)
+    assert len(wanted) > 20
+    assert calls_of(WrappingRecords) >= wanted
+    assert {*vars(CountingRecords)} >= wanted - {"close"}
+
+
 def test_a_manual_clock_moves_when_it_is_told_to():
     clock = ManualClock(1_000_000_000)
     clock.advance(1.5)
@@ -174,6 +187,19 @@ def test_a_commit_stores_something():
     one = writer()
     with pytest.raises(AssertionError, match="stores nothing"):
         one.commit("keep")
+
+
+def test_what_arrives_is_stored_and_what_was_there_is_not():
+    saver = StrictMemorySaver()
+    graph = StateGraph(Log).add_node("node", lambda state: {"log": [1]}).add_edge(START, "node").compile(checkpointer=saver)
+    other: Any = {"configurable": {"thread_id": "u"}}
+    graph.invoke({"log": []}, CONFIG)
+    saver.copy_thread("t", "u")
+    assert graph.invoke({"log": []}, other) == {"log": [1, 1]}
+    saver.delete_thread("t")
+    saver.copy_thread("u", "t")
+    saver.prune(keep_last=1)
+    assert graph.invoke({"log": []}, CONFIG) == {"log": [1, 1, 1]}
 
 
 def test_what_is_stored_does_not_change():

@@ -94,6 +94,6 @@ def known_threads(saver: Saver, ids: Iterable[str]) -> list[str]:
     """
     known = list(ids)
     for thread in known:
-        if run_blocking(saver.blocking().survey(thread, after=None, limit=1)).thread.key is None:
+        if saver.get_thread(thread) is None:
             raise CommandError(f"there is no thread {thread!r}; perdure threads lists those that there are")
     return known

@@ -9,7 +9,8 @@ from typing import Any
 from perdure.checkpoint.index_records import RunRow
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.survey import Stretch
-from perdure.checkpoint.transfer.raw import Place
+from perdure.checkpoint.transfer.port import Arrival
+from perdure.checkpoint.transfer.raw import Place, RawRow
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -152,3 +153,33 @@ class CountingRecords(WrappingRecords):
         """See `RecordStore.delete`."""
         self.trips.calls["delete"] += 1
         await super().delete(thread)
+
+    async def renew(self, leases: list[tuple[str, str, int]], lease_ns: int) -> None:
+        """See `RecordStore.renew`."""
+        self.trips.calls["renew"] += 1
+        await super().renew(leases, lease_ns)
+
+    async def arrive(self, arrival: Arrival) -> None:
+        """See `MovableRecords.arrive`."""
+        self.trips.calls["arrive"] += 1
+        await super().arrive(arrival)
+
+    async def stage(self, arrival: Arrival, rows: Sequence[RawRow]) -> None:
+        """See `MovableRecords.stage`."""
+        self.trips.calls["stage"] += 1
+        await super().stage(arrival, rows)
+
+    async def staged(self, arrival: Arrival, after: Place | None, budget: int) -> list[RawRow]:
+        """See `MovableRecords.staged`."""
+        self.trips.calls["staged"] += 1
+        return await super().staged(arrival, after, budget)
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """See `MovableRecords.admit`."""
+        self.trips.calls["admit"] += 1
+        await super().admit(arrival, thread)
+
+    async def discard(self, arrival: Arrival) -> None:
+        """See `MovableRecords.discard`."""
+        self.trips.calls["discard"] += 1
+        await super().discard(arrival)

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.records import RESULT, BranchName, CheckpointRow, Commit, Have, Loaded, RecordStore
+from perdure.checkpoint.records import (
+    RESULT,
+    BranchName,
+    CheckpointRow,
+    Commit,
+    Have,
+    Loaded,
+    RecordStore,
+    ThreadRow,
+    ValueRow,
+    WriteRow,
+)
+from perdure.checkpoint.survey import After
+from perdure.checkpoint.transfer.port import Arrival
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -74,13 +88,26 @@ class StrictRecords(WrappingRecords):
         self._check(commit, seen)
         self._check_retention(commit, seen)
         await super().commit(commit)
-        self._remember(commit, self._seen.setdefault(commit.thread, {}))
+        self._remember(commit)
         self._forget(commit, self._seen[commit.thread])
 
     async def delete(self, thread: str) -> None:
         """See `RecordStore.delete`."""
         await super().delete(thread)
         self._drop(thread)
+
+    async def admit(self, arrival: Arrival, thread: ThreadRow) -> None:
+        """See `MovableRecords.admit`: what has arrived counts as stored from now on."""
+        await super().admit(arrival, thread)
+        self._drop(thread.thread)
+        after: After | None = None
+        while True:
+            page = await self.inner.survey(thread.thread, after=after, limit=1000, contents=True)
+            values = [ValueRow(n, packed) for n, packed in page.values.items()]
+            self._learn(thread.thread, [*page.namespaces.items()], values, page.checkpoints, page.writes)
+            after = page.next
+            if after is None:
+                return
 
     def _drop(self, thread: str) -> None:
         self._seen.pop(thread, None)
@@ -153,18 +180,30 @@ class StrictRecords(WrappingRecords):
             seen.pop(("n", n), None)
             self._rows.pop((commit.thread, n), None)
 
-    def _remember(self, commit: Commit, seen: dict[Any, str]) -> None:
-        for ns, name in commit.namespaces:
-            seen["n", ns] = name
-        for value in commit.values:
-            seen["n", value.n] = repr(value.packed)
-        for row in (*commit.checkpoints, *commit.replaced):
-            seen["n", row.n] = repr(row)
+    def _remember(self, commit: Commit) -> None:
+        self._learn(commit.thread, commit.namespaces, commit.values, commit.checkpoints, commit.writes)
+        for row in commit.replaced:
+            self._seen[commit.thread]["n", row.n] = repr(row)
             self._rows[commit.thread, row.n] = row
-        for row in commit.checkpoints:
-            place = (commit.thread, row.ns)
-            self._ids[place] = max(self._ids.get(place, ""), row.id)
-        for write in commit.writes:
+
+    def _learn(
+        self,
+        thread: str,
+        namespaces: Sequence[tuple[int, str]],
+        values: Sequence[ValueRow],
+        checkpoints: Sequence[CheckpointRow],
+        writes: Sequence[WriteRow],
+    ) -> None:
+        seen = self._seen.setdefault(thread, {})
+        for ns, name in namespaces:
+            seen["n", ns] = name
+        for value in values:
+            seen["n", value.n] = repr(value.packed)
+        for row in checkpoints:
+            seen["n", row.n] = repr(row)
+            self._rows[thread, row.n] = row
+            self._ids[thread, row.ns] = max(self._ids.get((thread, row.ns), ""), row.id)
+        for write in writes:
             if write.kind == RESULT:
                 seen.setdefault(("w", write.ns, write.origin, write.path), repr(write))
 
