@@ -18,7 +18,7 @@ from perdure.errors import (
     UnknownCheckpoint,
     UnknownInterruptError,
 )
-from perdure.types import Command
+from perdure.types import Command, interrupt
 from tests.promises.travelling import Number, Ran, changed, in_a_row, innermost, reviewed, side_by_side, stored
 from tests.promises.ways import Config, Log, Way, on
 
@@ -326,3 +326,18 @@ def test_P25_diff_of_branches_threads_and_subgraphs(way: Way, saver: Saver):
     assert way._do(graph, "diff", on("nobody"), left).added == {"log": ["x"]}
     with pytest.raises(UnknownBranch):
         way._do(graph, "diff", left, on(branch="no"))
+
+
+def test_P25_a_name_for_what_others_went_on_from_shows_it_as_it_was(way: Way, saver: Saver):
+    def ask(_: Any) -> Any:
+        return {"log": [interrupt("well?")]}
+
+    ran = Ran(way)
+    graph = in_a_row(Log, ("a", ran("a")), ("ask", way.node(ask))).compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    way.invoke(graph, Command(resume="yes"), on())
+    for number, then in enumerate(way.history(graph, on())):
+        way._do(saver, "pin", then.config, f"p{number}")
+        by_name = way.state(graph, on(branch=f"p{number}"))
+        assert (by_name.values, by_name.next, by_name.interrupts) == (then.values, then.next, then.interrupts)
+        assert by_name.tasks == then.tasks

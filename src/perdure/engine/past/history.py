@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.checkpoint.records import ROOT_NS, BranchName, ChildRow, Loaded
 from perdure.constants import CONF, NS_END, NS_SEP
 from perdure.engine.deciding.known_calls import top_of
-from perdure.engine.past.branches import branch_of, unknown_branch
+from perdure.engine.past.branches import branch_of, left_behind, unknown_branch
 from perdure.engine.past.places import MEMORY, standing
 from perdure.engine.storing.snapshot import Snapshooter, nothing
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownNode
@@ -63,7 +63,11 @@ class History:
                 )
             program = self._graph.program
             return nothing(config, root=program.root or program.single_output is not None)
-        return await self._snapshot(namespace, loaded, live=wanted is None, subgraphs=subgraphs)
+        live = wanted is None
+        if branch is not None and not namespace:
+            # As a run on the name would find it: what others went on from is what it was, without what their tasks did.
+            live = not await left_behind(self._access, loaded, branch.name)
+        return await self._snapshot(namespace, loaded, live=live, subgraphs=subgraphs)
 
     async def _load(self, namespace: str, checkpoint: str | BranchName | None) -> Loaded:
         if not namespace:
