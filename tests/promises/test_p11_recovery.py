@@ -17,10 +17,11 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.unresolved import Unresolved
 from perdure.engine.running import recovery
 from perdure.engine.running.recovery import Recovery
-from perdure.errors import CorruptRecord, EmptyInputError, InvalidConfig, NeedsContext, UnknownThread
+from perdure.errors import CorruptRecord, EmptyInputError, GraphDrained, InvalidConfig, NeedsContext, UnknownThread
 from perdure.func import entrypoint, task
 from perdure.graph import START, StateGraph
 from perdure.runtime import Runtime
+from perdure.runtime.runtime import RunControl
 from perdure.types import Command, RunnableConfig, interrupt
 from tests.contract.test_third_party import SyncSaver
 from tests.promises.asking import Entered, graph_of
@@ -470,3 +471,38 @@ def test_P11_a_question_without_a_deadline_is_never_answered_by_recovery(saver: 
     found = saver.get_thread("t")
     assert found is not None
     assert [one.value for one in found.interrupts] == ["?"]
+
+
+def test_P11_P28_a_crashed_thread_can_be_pinned_and_is_still_taken_up(saver: Saver, way: Way, ledger: Ledger):
+    graph = three(ledger, saver)
+    die(saver, graph, way, {"log": []}, on(), at=2)
+    way._do(saver, "pin", on(), "before")
+    way._do(saver, "pin", on(), "again")
+    way._do(saver, "unpin", "t", "again")
+    assert [one.crashed for one in saver.list_threads()] == [True]
+    assert outcomes(resume_all(way, graph)) == {"t": "resumed"}
+    assert way.state(graph, on(branch="before")).values == {"log": ["a"]}
+    assert way.state(graph, on()).values == {"log": ["a", "b", "c"]}
+
+
+def test_P11_P29_a_copy_of_a_crashed_thread_is_taken_up_and_an_edited_or_drained_one_is_not(
+    saver: Saver, way: Way, ledger: Ledger
+):
+    graph = three(ledger, saver)
+    die(saver, graph, way, {"log": []}, on("t"), at=2)
+    way._do(saver, "copy_thread", "t", "copy")
+    way._do(saver, "copy_thread", "t", "edited")
+    way.edit(graph, on("edited"), {"log": ["by hand"]})
+    control = RunControl()
+    stops = chain(("a", ledger.node("a", lambda: control.request_drain("deploy"))), ("b", ledger.node("b")))
+    with pytest.raises(GraphDrained):
+        way.invoke(stops.compile(checkpointer=saver, name="three"), {"log": []}, on("drained"), control=control)
+    assert outcomes(resume_all(way, graph)) == {"copy": "resumed", "t": "resumed"}
+    for thread in ("t", "copy"):
+        assert way.state(graph, on(thread)).values == {"log": ["a", "b", "c"]}
+        found = saver.verify(thread)
+        assert (found.problems, found.orphans) == ((), ())
+    assert [run.status for run in saver.list_runs("copy")] == ["done"], "records of runs are not copied"
+    assert way.state(graph, on("edited")).next == ("b",)
+    assert way.invoke(graph, None, on("edited")) == {"log": ["a", "by hand", "b", "c"]}
+    assert way.state(graph, on("drained")).next == ("b",)

@@ -17,6 +17,7 @@ from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
+    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.types import RunnableConfig
 
@@ -38,7 +39,7 @@ def checked_name(name: Any) -> str:
     return str(name)
 
 
-async def pin(records: RecordStore, clock: Clock, config: RunnableConfig, name: str) -> RunnableConfig:
+async def pin(records: RecordStore, clock: Clock, watch: Watch, config: RunnableConfig, name: str) -> RunnableConfig:
     """See `Upkeep.pin`."""
     checked_name(name)
     thread, namespace, checkpoint = address(config)
@@ -65,11 +66,11 @@ async def pin(records: RecordStore, clock: Clock, config: RunnableConfig, name: 
                 key=BRANCH,
                 thread=thread,
             )
-        if await _named(records, clock, loaded.thread, BranchRow(name, loaded.row.n)):
+        if await _named(records, clock, watch, loaded.thread, BranchRow(name, loaded.row.n)):
             return {CONF: {"thread_id": thread, BRANCH: name}}
 
 
-async def unpin(records: RecordStore, clock: Clock, thread: str, name: str) -> None:
+async def unpin(records: RecordStore, clock: Clock, watch: Watch, thread: str, name: str) -> None:
     """See `Upkeep.unpin`."""
     while True:
         loaded = await records.load(thread, ROOT_NS, None)
@@ -77,13 +78,16 @@ async def unpin(records: RecordStore, clock: Clock, thread: str, name: str) -> N
         if name not in names:
             known = ", ".join(map(repr, names)) or "none"
             raise UnknownBranch(f"thread {thread!r} has no name {name!r} (it has {known})", thread=thread, key=name)
-        if await _named(records, clock, loaded.thread, BranchRow(name, None)):
+        if await _named(records, clock, watch, loaded.thread, BranchRow(name, None)):
             return
 
 
-async def _named(records: RecordStore, clock: Clock, thread: ThreadRow, row: BranchRow) -> bool:
+async def _named(records: RecordStore, clock: Clock, watch: Watch, thread: ThreadRow, row: BranchRow) -> bool:
     commit = single_write(thread, clock.now_ns())
     commit.branches = (row,)
+    commit.over = watch.over(
+        thread.thread, thread.lease
+    )  # who died does not keep anybody from giving names, as by `name_branch`
     try:
         await save(records, commit, what="unpinned" if row.head is None else "pinned", then="try again")
     except StaleLoad:

@@ -18,6 +18,7 @@ from perdure.ids import thread_text
 if TYPE_CHECKING:
     from perdure.checkpoint.heads import Heads
     from perdure.checkpoint.records import RecordStore
+    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.types import RunnableConfig
 
@@ -32,6 +33,7 @@ class Upkeep:
     clock: Clock
     heads: Heads
     retention: tuple[Retention, ...]
+    watch: Watch
 
     def blocking(self) -> RecordStore:
         """The records, for calls that block."""
@@ -139,11 +141,11 @@ class Upkeep:
             ThreadBusy: a run holds the thread.
             SaveFailed: the database failed.
         """
-        return run_blocking(pin(self.blocking(), self.clock, config, name))
+        return run_blocking(pin(self.blocking(), self.clock, self.watch, config, name))
 
     async def apin(self, config: RunnableConfig, name: str) -> RunnableConfig:
         """See `pin`."""
-        return await pin(self.suspending(), self.clock, config, name)
+        return await pin(self.suspending(), self.clock, self.watch, config, name)
 
     def unpin(self, thread: Any, name: str) -> None:
         """Take a name away; the next prune may take its checkpoint.
@@ -153,11 +155,11 @@ class Upkeep:
             ThreadBusy: a run holds the thread.
             SaveFailed: the database failed.
         """
-        run_blocking(unpin(self.blocking(), self.clock, thread_text(thread), name))
+        run_blocking(unpin(self.blocking(), self.clock, self.watch, thread_text(thread), name))
 
     async def aunpin(self, thread: Any, name: str) -> None:
         """See `unpin`."""
-        await unpin(self.suspending(), self.clock, thread_text(thread), name)
+        await unpin(self.suspending(), self.clock, self.watch, thread_text(thread), name)
 
     def verify(
         self,
