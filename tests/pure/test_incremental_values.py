@@ -8,7 +8,7 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from perdure.checkpoint.incremental import compression
+from perdure.checkpoint.incremental import compression, segments
 from perdure.checkpoint.incremental.compression import squeezed, unsqueezed
 from perdure.checkpoint.incremental.kinds import is_incremental
 from perdure.checkpoint.incremental.manifest import Manifest, again, is_within, merged_spans, parts_of, places_of, plain, sliced
@@ -294,6 +294,21 @@ def test_P37_no_value_is_expanded_beyond_a_bound_or_beyond_what_it_says(monkeypa
             unsqueezed(("zstd:bytes", bomb))
     with pytest.raises(CorruptRecord, match="damaged"):
         unsqueezed(("zstd:bytes", zstd.compress(fits.data)[:-1]))
+
+
+def test_P37_segments_are_not_repeated_beyond_a_bound(monkeypatch: pytest.MonkeyPatch):
+    serde = JsonPlusSerializer()
+    element = ("e1", serde.dumps_typed("x" * 10_000)[1])
+    values = {1: element, 2: squeezed(Packed(*element)), 3: element}
+    monkeypatch.setattr(segments, "LONGEST", 65_000)
+    for part in ((1, 1), (2, 2), (1, 0, 1)):
+        assert segments.build(Manifest("list", 6, (part,) * 6), values, serde) == ["x" * 10_000] * 6
+        with pytest.raises(CorruptRecord, match="repeats"):
+            segments.build(Manifest("list", 1_000_000, (part,) * 1_000_000), values, serde)
+    monkeypatch.setattr(segments, "LONGEST", 20_000)
+    assert len(segments.build(Manifest("list", 3, ((1, 3),)), values, serde)) == 3, (
+        "what is stored once each is as large as it is"
+    )
 
 
 def test_without_the_package_nothing_is_compressed_and_reading_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):

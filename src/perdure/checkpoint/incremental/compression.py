@@ -56,8 +56,18 @@ def check_squeezed(tag: str, data: bytes) -> None:
     Raises:
         CorruptRecord: it does not say how long the value is, or that is more than `LONGEST` bytes.
     """
-    if tag.startswith(PREFIX) and (zstd := _zstd()) is not None:
-        _length(zstd, data)
+    length_of((tag, data))
+
+
+def length_of(packed: tuple[str, bytes]) -> int:
+    """How long a stored value is when it is expanded, as far as it says.
+
+    Raises:
+        CorruptRecord: it is compressed, and does not say so or says too much.
+    """
+    tag, data = packed
+    zstd = _zstd() if tag.startswith(PREFIX) else None
+    return len(data) if zstd is None else _length(zstd, data)
 
 
 def _expanded(data: bytes) -> bytes:

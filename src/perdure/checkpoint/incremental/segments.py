@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.incremental.compression import unsqueezed
-from perdure.checkpoint.incremental.manifest import WIDTHS, Manifest
+from perdure.checkpoint.incremental.compression import LONGEST, length_of, unsqueezed
+from perdure.checkpoint.incremental.manifest import WIDTHS, Manifest, merged_spans
 from perdure.errors import CorruptRecord
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def pieces_of(manifest: Manifest, values: Mapping[int, tuple[str, bytes]]) -> tu
     Raises:
         CorruptRecord: a segment is missing or damaged, or there are more or fewer elements than the manifest says.
     """
+    _refuse_repeats(manifest, values)
     pieces: list[bytes] = []
     counts: list[int] = []
     for part in manifest.parts:
@@ -152,6 +153,26 @@ def pieces_of(manifest: Manifest, values: Mapping[int, tuple[str, bytes]]) -> tu
     if sum(counts) != manifest.count:
         raise CorruptRecord(f"a stored {manifest.kind} has {sum(counts)} elements where its manifest says {manifest.count}")
     return pieces, counts
+
+
+def _refuse_repeats(manifest: Manifest, values: Mapping[int, tuple[str, bytes]]) -> None:
+    """Where segments are named more than once, the value is larger than what is stored of it: a file of a kilobyte could fill the memory.
+
+    Raises:
+        CorruptRecord: such a value has more than `LONGEST` bytes.
+    """
+    ranges = [(part[0], part[1] if len(part) == 2 else part[0]) for part in manifest.parts]
+    if sum(last - first + 1 for first, last in merged_spans(ranges)) == sum(last - first + 1 for first, last in ranges):
+        return
+    lengths: dict[int, int] = {}
+    left = LONGEST
+    for first, last in ranges:
+        for n in range(first, last + 1):
+            if n in values:
+                length = lengths.get(n)
+                left -= lengths.setdefault(n, length_of(values[n])) if length is None else length
+                if left < 0:
+                    raise CorruptRecord(f"a stored {manifest.kind} repeats its elements to more than {LONGEST} bytes")
 
 
 def _segment(values: Mapping[int, tuple[str, bytes]], n: int) -> tuple[int, bytes]:
