@@ -19,8 +19,10 @@ from perdure.checkpoint.records import (
     ValueRow,
     WriteRow,
 )
-from perdure.checkpoint.survey import After
+from perdure.checkpoint.survey import BUDGET
+from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.port import Arrival
+from perdure.checkpoint.transfer.raw import Place, place
 from perdure.testing.wrapping import WrappingRecords
 
 
@@ -100,14 +102,12 @@ class StrictRecords(WrappingRecords):
         """See `MovableRecords.admit`: what has arrived counts as stored from now on."""
         await super().admit(arrival, thread)
         self._drop(thread.thread)
-        after: After | None = None
-        while True:
-            page = await self.inner.survey(thread.thread, after=after, limit=1000, contents=True)
-            values = [ValueRow(n, packed) for n, packed in page.values.items()]
-            self._learn(thread.thread, [*page.namespaces.items()], values, page.checkpoints, page.writes)
-            after = page.next
-            if after is None:
-                return
+        after: Place | None = None
+        while rows := (await self.inner.rows(thread.thread, after, BUDGET)).rows:
+            found = decoded(rows)
+            values = [ValueRow(n, packed) for n, packed in found.values.items()]
+            self._learn(thread.thread, [*found.namespaces.items()], values, found.checkpoints, found.writes)
+            after = place(rows[-1])
 
     def _drop(self, thread: str) -> None:
         self._seen.pop(thread, None)
