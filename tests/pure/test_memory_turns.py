@@ -34,4 +34,4 @@ def test_a_call_inside_a_turn_is_refused_and_one_after_the_end_too(name: str):
 
 
 def test_these_are_all_methods_of_the_store():
-    assert {"commit", "recent", "runs", "reclaim", "renew", "release", "discard", "survey", "rows"} <= {*METHODS}
+    assert {"commit", "recent", "runs", "reclaim", "renew", "release", "discard", "rows"} <= {*METHODS}
