@@ -425,16 +425,6 @@ class Journal:
         if self.branch is not None:
             heads.put(self.session.thread, self.branch, head)
 
-    async def flush_once(self, status: Status) -> None:
-        """Store what is staged in a single write of a thread that nobody holds: an edit inside a subgraph.
-
-        Raises:
-            SaveFailed, ThreadBusy, StaleLoad: see `Session.store`.
-        """
-        commit = self.session.commit_for("once", status)
-        self.fill(commit)
-        await self.session.store(commit)
-
 
 def _closed(entries: Mapping[str, Entry | None]) -> dict[str, Entry | None]:
     """Those of the entries that have numbers kept for appending, without these."""

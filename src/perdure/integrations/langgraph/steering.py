@@ -19,7 +19,6 @@ EDIT = "~__interrupt__, "
 DELTA = "~~"
 HANDLER = ", node_error_handler"
 
-_OWN = (BRANCH_PREFIX, JOIN_PREFIX)
 _OLDER = re.compile(r"(start:|branch:)(?!to:)")
 
 
@@ -125,11 +124,6 @@ def _join(
         found.joins[channel] = tuple(arrived)
     elif is_new(target, channel):
         (waiting if finished is False else fired).setdefault(target, []).append(channel)
-
-
-def is_own(channel: str) -> bool:
-    """Whether a channel steers, and holds nothing of the state."""
-    return channel in (START, TASKS) or channel.startswith(_OWN)
 
 
 def task_of(path: str, known: Mapping[str, Any]) -> Task | None:
