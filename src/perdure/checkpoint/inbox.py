@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.checkpoint.incremental.values import value_of
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, ROOT_NS, Loaded, Pending, Status, WriteRow
 from perdure.constants import ERROR_SOURCE_NODE, NO_WRITES
@@ -63,7 +64,9 @@ class Inbox:
                 raise WrongType(f"{name} must be text, got {type(text).__name__}")
         found: list[PendingInterrupt] = []
         after = cursor
-        while rows := await self._records(None).threads(after=after, limit=PAGE, statuses=WAITING, prefix=thread_prefix):
+        while rows := await self._records(None).threads(
+            after=after, limit=PAGE, wanted=ThreadFilter(statuses=WAITING, prefix=thread_prefix)
+        ):
             for row in rows:
                 after = row.thread
                 loaded = await self._records(row.thread).load(row.thread, ROOT_NS, None)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from perdure.checkpoint import identity
 from perdure.checkpoint.inbox import WAITING, open_questions
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.records import ROOT_NS, Loaded, Status, ThreadRow
 from perdure.checkpoint.thread_info import Page, RunInfo, ThreadHolder, ThreadInfo
 from perdure.clock import ns_of, time_of
@@ -31,23 +31,10 @@ STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 Scalar = str | int | float | bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Which threads are wanted, checked.
+class Query(ThreadFilter):
+    """Which threads are wanted, checked."""
 
-    Attributes:
-        statuses: those with one of these; none: all.
-        metadata: keys and the values they must equal.
-        updated_after: those updated later than this, in ns.
-        graph: those that a graph of this name ran last.
-        prefix: those whose ids begin with it.
-    """
-
-    statuses: tuple[Status, ...] = ()
-    metadata: Mapping[str, Scalar] | None = None
-    updated_after: int | None = None
-    graph: str | None = None
-    prefix: str = ""
+    __slots__ = ()
 
     @classmethod
     def of(cls, *, status: Any, metadata: Any, updated_after: Any, graph: Any, prefix: Any) -> Query:
@@ -70,24 +57,7 @@ class Query:
     def matches(self, row: ThreadRow) -> bool:
         """Whether a thread is wanted."""
         wanted = self.metadata or {}
-        return (
-            (not self.statuses or row.status in self.statuses)
-            and (self.updated_after is None or row.updated_ns > self.updated_after)
-            and (self.graph is None or row.graph == self.graph)
-            and row.thread.startswith(self.prefix)
-            and all(key in row.metadata and same(row.metadata[key], value) for key, value in wanted.items())
-        )
-
-    @property
-    def conditions(self) -> dict[str, Any]:
-        """As arguments of `IndexPort.threads`."""
-        return {
-            "statuses": self.statuses,
-            "prefix": self.prefix,
-            "graph": self.graph,
-            "updated_after": self.updated_after,
-            "metadata": self.metadata,
-        }
+        return self.allows(row) and all(key in row.metadata and same(row.metadata[key], value) for key, value in wanted.items())
 
 
 class Index:
@@ -135,15 +105,15 @@ class Index:
 
     async def row(self, thread: str) -> ThreadRow | None:
         """The row of a thread; None if there is no such thread."""
-        rows = await self.records().threads(after=None, limit=1, prefix=thread)
+        rows = await self.records().threads(after=None, limit=1, wanted=ThreadFilter(prefix=thread))
         return rows[0] if rows and rows[0].thread == thread else None
 
     async def rows(self, query: Query, place: Any, order: Order, limit: int) -> list[ThreadRow]:
         """The rows of threads that may be wanted, in order, after a place."""
         records = self.records()
         if order == "updated":
-            return await records.recent(before=place, limit=limit, **query.conditions)
-        return await records.threads(after=place, limit=limit, **query.conditions)
+            return await records.recent(before=place, limit=limit, wanted=query)
+        return await records.threads(after=place, limit=limit, wanted=query)
 
     async def seen(self, row: ThreadRow, query: Query) -> ThreadInfo | None:
         """A thread as it is told of; None if it is no longer wanted by the time it is looked into."""

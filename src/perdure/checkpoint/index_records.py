@@ -47,44 +47,51 @@ class RunRow:
     branch: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadFilter:
+    """Which threads are asked for. With `statuses` or `updated_after`, a database does not look at the others.
+
+    Attributes:
+        statuses: those with one of these; none: all. A store that does not know them passes over this.
+        prefix: those whose ids begin with it.
+        graph: those that a graph of this name ran last.
+        updated_after: those that began, paused, ended or were edited later than this, in ns.
+        metadata: keys and the values they must equal. A hint to the database: the caller compares.
+    """
+
+    statuses: Collection[Status] = ()
+    prefix: str = ""
+    graph: str | None = None
+    updated_after: int | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    def allows(self, row: ThreadRow) -> bool:
+        """Whether a thread meets all conditions but that of `metadata`."""
+        return (
+            row.thread.startswith(self.prefix)
+            and (not self.statuses or row.status in self.statuses)
+            and (self.graph is None or row.graph == self.graph)
+            and (self.updated_after is None or row.updated_ns > self.updated_after)
+        )
+
+
+EVERY = ThreadFilter()
+
+
 class IndexPort(Protocol):
     """The part of `RecordStore` that lists. Each call is one transaction in the database."""
 
-    async def threads(
-        self,
-        *,
-        after: str | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
-        """Up to `limit` threads by id, from just after `after` on. With `statuses` or `updated_after`, others are not looked at.
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
+        """Up to `limit` threads by id, from just after `after` on.
 
         Args:
             after: the last id that was seen.
             limit: how many.
-            statuses: only threads with one of these; none given: all. A store that does not know them passes over this.
-            prefix: only threads whose ids begin with it.
-            graph: only threads that a graph of this name ran last.
-            updated_after: only threads that began, paused, ended or were edited later than this, in ns.
-            metadata: threads without these may be left out. A hint: the caller compares.
+            wanted: which.
         """
         ...
 
-    async def recent(
-        self,
-        *,
-        before: tuple[int, str] | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """As `threads`, by `(updated_ns, id)`, the largest first, from just below `before` on."""
         ...
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perdure.checkpoint import lease
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.pinning import single_write
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, ThreadRow
@@ -84,7 +85,7 @@ class Pruner:
                     yield found
             return
         after: str | None = None
-        while rows := await self._records.threads(after=after, limit=PAGE, prefix=prefix):
+        while rows := await self._records.threads(after=after, limit=PAGE, wanted=ThreadFilter(prefix=prefix)):
             for row in rows:
                 yield row
             after = rows[-1].thread

@@ -73,7 +73,7 @@ def saver_at(url: str, **options: Any) -> Saver:
     if name is not None and not _file(name).is_file():
         raise CommandError(f"there is no database {name}")
     try:
-        run_blocking(saver.blocking().threads(after=None, limit=1, prefix=""))
+        run_blocking(saver.blocking().threads(after=None, limit=1))
     except PerdureError:
         raise
     except Exception as error:  # of any driver: which there are is known to backends only

@@ -77,7 +77,7 @@ def _wanted(saver: Saver, thread: str | None, receipts: dict[str, str]) -> Itera
     left = set(receipts)
     after: str | None = None
     # The list of threads itself shows their questions; a damaged one could not be listed.
-    while rows := run_blocking(saver.blocking().threads(after=after, limit=PAGE, prefix="")):
+    while rows := run_blocking(saver.blocking().threads(after=after, limit=PAGE)):
         for row in rows:
             left.discard(row.thread)
             yield row.thread

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.survey import Stretch
 from perdure.checkpoint.transfer.port import Arrival
@@ -113,15 +112,15 @@ class CountingRecords(WrappingRecords):
         self.trips.calls["made_of"] += 1
         return await super().made_of(thread, checkpoint)
 
-    async def threads(self, *, after: str | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         self.trips.calls["threads"] += 1
-        return await super().threads(after=after, limit=limit, **conditions)
+        return await super().threads(after=after, limit=limit, wanted=wanted)
 
-    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
         self.trips.calls["recent"] += 1
-        return await super().recent(before=before, limit=limit, **conditions)
+        return await super().recent(before=before, limit=limit, wanted=wanted)
 
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.survey import Stretch
@@ -59,13 +59,13 @@ class WrappingRecords:
         """See `RecordStore.made_of`."""
         return await self.inner.made_of(thread, checkpoint)
 
-    async def threads(self, *, after: str | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self.inner.threads(after=after, limit=limit, **conditions)
+        return await self.inner.threads(after=after, limit=limit, wanted=wanted)
 
-    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
-        return await self.inner.recent(before=before, limit=limit, **conditions)
+        return await self.inner.recent(before=before, limit=limit, wanted=wanted)
 
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any
 
 from perdure.backends.memory import moving, removing
-from perdure.backends.memory.thread import MemoryThread, listed, refuse_twice
+from perdure.backends.memory.thread import MemoryThread, refuse_twice
 from perdure.checkpoint import lease
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -190,39 +189,19 @@ class MemoryRecords:
             after = (found.checkpoints[m] for m in order[bisect_left(order, n + 1) :])
             return [(found.names[ns], row.id) for row in after if row.parent == n]
 
-    async def threads(
-        self,
-        *,
-        after: str | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
         self._open()
         with self._lock:
-            rows = listed(self._threads.values(), statuses, prefix, graph, updated_after, metadata)
+            rows = (one.row for one in self._threads.values() if wanted.allows(one.row))
             found = sorted((row for row in rows if after is None or row.thread > after), key=lambda row: row.thread)
             return [self._copy(row) for row in found[: max(0, limit)]]
 
-    async def recent(
-        self,
-        *,
-        before: tuple[int, str] | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
         self._open()
         with self._lock:
-            rows = listed(self._threads.values(), statuses, prefix, graph, updated_after, metadata)
+            rows = (one.row for one in self._threads.values() if wanted.allows(one.row))
             placed = [((row.updated_ns, row.thread), row) for row in rows]
             found = sorted((each for each in placed if before is None or each[0] < before), key=lambda each: each[0])
             return [self._copy(row) for _, row in found[::-1][: max(0, limit)]]

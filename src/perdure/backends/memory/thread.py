@@ -1,12 +1,9 @@
-"""One thread in dictionaries: all its rows, and which threads an index lists."""
+"""One thread in dictionaries: all its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
-
 from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
-from perdure.checkpoint.records import ROOT_NS, CheckpointRow, ChildRow, Commit, Packed, Status, ThreadRow, WriteRow
+from perdure.checkpoint.records import ROOT_NS, CheckpointRow, ChildRow, Commit, Packed, ThreadRow, WriteRow
 from perdure.errors import SaveFailed
 
 
@@ -52,23 +49,3 @@ def refuse_twice(found: MemoryThread, commit: Commit) -> None:
     for n, packed in commit.values:
         if found.values.get(n, packed) != packed:
             raise SaveFailed(f"value {n} of thread {commit.thread!r} was written twice", thread=commit.thread)
-
-
-def listed(
-    threads: Iterable[MemoryThread],
-    statuses: Collection[Status],
-    prefix: str,
-    graph: str | None,
-    updated_after: int | None,
-    metadata: Mapping[str, Any] | None,
-) -> list[ThreadRow]:
-    """The rows of those threads that meet all conditions; see `IndexPort`."""
-    return [
-        row
-        for row in (found.row for found in threads)
-        if row.thread.startswith(prefix)
-        and (not statuses or row.status in statuses)
-        and (graph is None or row.graph == graph)
-        and (updated_after is None or row.updated_ns > updated_after)
-        and (not metadata or metadata.keys() <= row.metadata.keys())
-    ]

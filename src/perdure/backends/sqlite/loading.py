@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice, repeat
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.schema import Database
 from perdure.checkpoint.incremental.manifest import merged_spans
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import RunRow, ThreadFilter
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -23,7 +23,6 @@ from perdure.checkpoint.records import (
     LeaseRow,
     Loaded,
     Packed,
-    Status,
     ThreadRow,
     WriteRow,
 )
@@ -131,50 +130,33 @@ def made_of(database: Database, thread_id: str, checkpoint: str) -> list[tuple[s
     return found
 
 
-def threads(
-    database: Database,
-    after: str | None,
-    limit: int,
-    statuses: Collection[Status],
-    prefix: str,
-    graph: str | None,
-    updated_after: int | None,
-    metadata: Mapping[str, Any] | None,
-) -> list[ThreadRow]:
+def threads(database: Database, after: str | None, limit: int, wanted: ThreadFilter) -> list[ThreadRow]:
     """See `IndexPort.threads`."""
-    wanted = [(sql.AFTER, after), *_conditions(prefix, graph, updated_after, metadata)]
-    found = _listed(database, wanted, statuses, limit, by_time=False)
+    found = _listed(database, (sql.AFTER, after), wanted, limit, by_time=False)
     return list(islice(merge(*found, key=lambda row: row.thread), limit))
 
 
-def recent(
-    database: Database,
-    before: tuple[int, str] | None,
-    limit: int,
-    statuses: Collection[Status],
-    prefix: str,
-    graph: str | None,
-    updated_after: int | None,
-    metadata: Mapping[str, Any] | None,
-) -> list[ThreadRow]:
+def recent(database: Database, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter) -> list[ThreadRow]:
     """See `IndexPort.recent`."""
-    wanted = [(sql.OLDER, before), *_conditions(prefix, graph, updated_after, metadata)]
-    found = _listed(database, wanted, statuses, limit, by_time=True)
+    found = _listed(database, (sql.OLDER, before), wanted, limit, by_time=True)
     return list(islice(merge(*found, key=lambda row: (row.updated_ns, row.thread), reverse=True), limit))
 
 
-def _conditions(
-    prefix: str, graph: str | None, updated_after: int | None, metadata: Mapping[str, Any] | None
-) -> list[tuple[str, Any]]:
+def _conditions(wanted: ThreadFilter) -> list[tuple[str, Any]]:
     """Conditions and what each compares with; None: there is no such condition."""
     # Leaves out threads without these texts, not decoding the metadata of each.
-    parts = [(sql.HAVING, metadata_part(key, text)) for key, text in (metadata or {}).items() if isinstance(text, str)]
-    own = [(sql.FROM, prefix or None), (sql.BELOW, past(prefix)), (sql.OF_GRAPH, graph), (sql.UPDATED_AFTER, updated_after)]
-    return [*own, *parts]
+    parts = [(sql.HAVING, metadata_part(key, text)) for key, text in (wanted.metadata or {}).items() if isinstance(text, str)]
+    return [
+        (sql.FROM, wanted.prefix or None),
+        (sql.BELOW, past(wanted.prefix)),
+        (sql.OF_GRAPH, wanted.graph),
+        (sql.UPDATED_AFTER, wanted.updated_after),
+        *parts,
+    ]
 
 
 def _listed(
-    database: Database, wanted: Iterable[tuple[str, Any]], statuses: Collection[Status], limit: int, *, by_time: bool
+    database: Database, place: tuple[str, Any], wanted: ThreadFilter, limit: int, *, by_time: bool
 ) -> list[list[ThreadRow]]:
     """The first threads of each status: each is one walk along an index, in order, and stops at the limit."""
     if limit <= 0:
@@ -182,8 +164,9 @@ def _listed(
     found: list[list[ThreadRow]] = []
     database.execute(sql.BEGIN_READ)
     now = database.clock.now_ns()
-    for status in sorted(set(statuses)) or (None,):
-        given = [(condition, value) for condition, value in (*wanted, (sql.OF_STATUS, status)) if value is not None]
+    conditions = [place, *_conditions(wanted)]
+    for status in sorted(set(wanted.statuses)) or (None,):
+        given = [(condition, value) for condition, value in (*conditions, (sql.OF_STATUS, status)) if value is not None]
         values = [each for _, value in given for each in (value if isinstance(value, tuple) else (value,))]
         statement = sql.threads([condition for condition, _ in given], by_time=by_time)
         rows = database.execute(statement, (*values, limit))

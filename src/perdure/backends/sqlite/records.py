@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from perdure.backends.sqlite import committing, loading, moving, removing
 from perdure.backends.sqlite.connections import SqlitePort
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
 from perdure.checkpoint.survey import Stretch
 from perdure.checkpoint.transfer.port import Arrival
@@ -64,33 +63,13 @@ class SqliteRecords:
         """See `RecordStore.made_of`."""
         return await self._port.run(loading.made_of, thread, checkpoint)
 
-    async def threads(
-        self,
-        *,
-        after: str | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.threads`."""
-        return await self._port.run(loading.threads, after, limit, statuses, prefix, graph, updated_after, metadata)
+        return await self._port.run(loading.threads, after, limit, wanted)
 
-    async def recent(
-        self,
-        *,
-        before: tuple[int, str] | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.recent`."""
-        return await self._port.run(loading.recent, before, limit, statuses, prefix, graph, updated_after, metadata)
+        return await self._port.run(loading.recent, before, limit, wanted)
 
     async def runs(self, thread: str, *, before: int | None, limit: int) -> list[RunRow]:
         """See `RecordStore.runs`."""

@@ -51,7 +51,7 @@ class ForeignIndex(Index):
             raise self._refusal(f"list_threads({what}=...)", what)
         found: list[ThreadRow] = []
         self._loaded = {}
-        for bare in await self.records().threads(after=place, limit=limit, prefix=query.prefix):
+        for bare in await self.records().threads(after=place, limit=limit, wanted=query):
             loaded = await self.records().load(bare.thread, ROOT_NS, None)
             self._loaded[bare.thread] = loaded
             # One that has just been deleted counts as seen, so that the walk goes on behind it.

@@ -6,7 +6,7 @@ who knows ids only, cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.foreign.connections import (
@@ -26,7 +26,7 @@ from perdure.checkpoint.foreign.shapes import (
     task_of,
     writes_of,
 )
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.reading import origins_of
 from perdure.checkpoint.records import (
     ERROR,
@@ -213,23 +213,13 @@ class ForeignRecords:
             key="branch",
         )
 
-    async def threads(
-        self,
-        *,
-        after: str | None,
-        limit: int,
-        statuses: Collection[Status] = (),
-        prefix: str = "",
-        graph: str | None = None,
-        updated_after: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> list[ThreadRow]:
+    async def threads(self, *, after: str | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.threads`. Only the ids are known."""
         names = {str(found.config[CONF]["thread_id"]) for found in await self._saver.list(None)}
-        wanted = [name for name in sorted(names) if name.startswith(prefix) and (after is None or name > after)]
-        return [ThreadRow(name, name) for name in wanted[:limit]]
+        found = [name for name in sorted(names) if name.startswith(wanted.prefix) and (after is None or name > after)]
+        return [ThreadRow(name, name) for name in found[:limit]]
 
-    async def recent(self, *, before: tuple[int, str] | None, limit: int, **conditions: Any) -> list[ThreadRow]:
+    async def recent(self, *, before: tuple[int, str] | None, limit: int, wanted: ThreadFilter = EVERY) -> list[ThreadRow]:
         """See `RecordStore.recent`. `ForeignIndex` refuses this before it is asked for."""
         raise self._unknown("when threads were updated")
 

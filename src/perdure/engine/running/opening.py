@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.lease import is_free
 from perdure.checkpoint.records import ROOT_NS, LeaseRow, Loaded, StaleLoad
 from perdure.constants import CONF, PREVIOUS
@@ -91,7 +92,7 @@ async def _let_pass(run: Run, access: Access, place: Place, deadline: float) -> 
         await run.runner.sleep(min(left, place.pause(seen, now())))
         if place.is_next(now()):
             # The thread's row alone: a state may be large, and most looks find the thread still held.
-            rows = await access.records.threads(after=None, limit=1, prefix=access.thread)
+            rows = await access.records.threads(after=None, limit=1, wanted=ThreadFilter(prefix=access.thread))
             lease = rows[0].lease if rows and rows[0].thread == access.thread else LeaseRow()
             if is_free(lease, access.watch.over(access.thread, lease)):
                 return

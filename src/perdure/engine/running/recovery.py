@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perdure.bridge import run_blocking
 from perdure.checkpoint.index import Index
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.records import ROOT_NS
 from perdure.checkpoint.saver import Saver
 from perdure.constants import CONF, DEFAULT_NAME
@@ -195,7 +196,7 @@ async def _found(index: Index, program: Program, *, stalled: bool) -> list[_Foun
     after = None
     records = index.records()
     wanted: tuple[Status, ...] = ("busy", "interrupted")
-    while rows := await records.threads(after=after, limit=PAGE, statuses=wanted, graph=program.name):
+    while rows := await records.threads(after=after, limit=PAGE, wanted=ThreadFilter(statuses=wanted, graph=program.name)):
         for row in rows:
             one = await _looked_into(index, row, stalled=stalled)
             if one is not None:

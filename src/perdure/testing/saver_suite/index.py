@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.checkpoint import identity
-from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
+from perdure.checkpoint.index_records import RUNS_KEPT, RunRow, ThreadFilter
 from perdure.checkpoint.records import Holder, LeaseRow, StaleLoad, Status, ThreadUpdate
 from perdure.clock import time_of
 from perdure.errors import InvalidConfig, ThreadBusy
@@ -157,7 +157,7 @@ class IndexSuite(Suite):
             moments[name] = clock.now_ns()
 
         def found(**conditions: Any) -> list[str]:
-            return [row.thread for row in store.threads(after=None, limit=99, **conditions)]
+            return [row.thread for row in store.threads(after=None, limit=99, wanted=ThreadFilter(**conditions))]
 
         assert found(graph="even") == ["b", "c"]
         assert found(graph="eve") == found(graph="' OR 1=1 --") == []
@@ -165,7 +165,9 @@ class IndexSuite(Suite):
         assert found(updated_after=moments["b"] - 1) == ["a", "b", "c"]
         assert found(updated_after=moments["d"], statuses=["idle"]) == ["b", "c"]
         assert found(updated_after=moments["b"], statuses=["idle", "interrupted"], graph="odd") == ["a"]
-        assert [row.thread for row in store.threads(after="a", limit=1, updated_after=moments["d"])] == ["b"]
+        assert [row.thread for row in store.threads(after="a", limit=1, wanted=ThreadFilter(updated_after=moments["d"]))] == [
+            "b"
+        ]
 
     def test_P11_the_latest_updates_come_first(self, store: Any, clock: ManualClock) -> None:
         for name in ["b", "a", "c"]:
@@ -176,7 +178,7 @@ class IndexSuite(Suite):
         assert [row.thread for row in rows] == ["same time", "c", "a", "b"]
 
         def found(limit: int = 99, before: Any = None, **conditions: Any) -> list[str]:
-            return [row.thread for row in store.recent(before=before, limit=limit, **conditions)]
+            return [row.thread for row in store.recent(before=before, limit=limit, wanted=ThreadFilter(**conditions))]
 
         places = [(row.updated_ns, row.thread) for row in rows]
         assert found(limit=1, before=places[0]) == ["c"]

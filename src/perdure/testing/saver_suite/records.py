@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.checkpoint.index_records import ThreadFilter
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import (
     ANSWERS,
@@ -387,7 +388,7 @@ class RecordSuite(Store):
             other.commit("once", other.row(), update=ThreadUpdate(status))
 
         def found(*wanted: Status, prefix: str = "", after: str | None = None, limit: int = 99) -> list[str]:
-            rows = records.threads(after=after, limit=limit, statuses=wanted, prefix=prefix)
+            rows = records.threads(after=after, limit=limit, wanted=ThreadFilter(statuses=wanted, prefix=prefix))
             assert [row.status for row in rows] == [statuses[row.thread] for row in rows]
             return [row.thread for row in rows]
 
