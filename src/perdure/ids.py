@@ -42,10 +42,9 @@ def checkpoint_id(ticks: int, step: int) -> CheckpointId:
     """
     if not 0 <= ticks <= _LAST_TICK:
         raise CorruptRecord(f"{ticks} is no time that a checkpoint id can carry")
-    high = ticks >> 12
-    return CheckpointId(
-        f"{high >> 16:08x}-{high & 0xFFFF:04x}-{0x6000 | ticks & 0xFFF:04x}-{0x8000 | step & 0x3FFF:04x}-{_process_node()}"
-    )
+    time = "%015x" % ticks  # noqa: UP031 - once for each super-step, and faster than a format specification
+    sequence = 0x8000 | step & 0x3FFF
+    return CheckpointId(f"{time[:8]}-{time[8:12]}-6{time[12:]}-{sequence:x}-{_process_node()}")
 
 
 def ticks_in(checkpoint: str) -> int:

@@ -10,6 +10,7 @@ import gc
 import queue
 import threading
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any, NoReturn
 from weakref import ref
 
@@ -50,9 +51,8 @@ def refuse_inside(whose: str) -> NoReturn:
     )
 
 
-def is_held_here(lock: Any) -> bool:
-    """Whether this thread is in a turn of the lock."""
-    return bool(lock._is_owned())
+is_held_here: Callable[[Any], bool] = methodcaller("_is_owned")
+"""Whether this thread is in a turn of the lock."""
 
 
 def _held_here() -> list[Any]:

@@ -232,8 +232,10 @@ class MemoryRecords:
                     commit.thread, commit.thread, commit.incarnation, created_ns=commit.now_ns, updated_ns=commit.now_ns
                 )
                 found = MemoryThread(row)
-            refuse_twice(found, commit)
-            after = lease.after(commit, found.row.lease, self._clock.now_ns())
+            if commit.values:
+                refuse_twice(found, commit)
+            now_ns = self._clock.now_ns()
+            after = lease.after(commit, found.row.lease, now_ns) if commit.lease != "keep" else now_ns + commit.lease_ns
             try:
                 self._store(found, commit, after)
             except BaseException:
@@ -241,25 +243,8 @@ class MemoryRecords:
                 self._store(found, commit, after)
                 raise
 
-    def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
-        """Doing it twice is the same as doing it once."""
-        self._apply(found, commit, after)
-        for row in commit.replaced:
-            found.checkpoints[row.n] = row
-        if commit.removed is not None:
-            removing.remove(found, commit.removed)
-            if commit.removed.thread:
-                self._forget(commit.thread)
-
-    def _check(self, commit: Commit, row: ThreadRow | None) -> None:
-        if row is not None and commit.lease in ("keep", "release"):
-            held = row.lease
-            if held.token == commit.token and held.epoch == commit.epoch and row.incarnation == commit.incarnation:
-                return
-        tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
-        lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
-
-    def _apply(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
+    def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow | int) -> None:
+        """Doing it twice is the same as doing it once. `after`: the lease then, or only when it runs out."""
         if commit.run is not None:
             found.note(commit.run, None if commit.lease in {"keep", "release"} else commit.epoch)
         for ns, name in commit.namespaces:
@@ -286,14 +271,30 @@ class MemoryRecords:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
         self._move(found.row, commit, after)
         self._threads[commit.thread] = found
+        for row in commit.replaced:
+            found.checkpoints[row.n] = row
+        if commit.removed is not None:
+            removing.remove(found, commit.removed)
+            if commit.removed.thread:
+                self._forget(commit.thread)
 
-    def _move(self, row: ThreadRow, commit: Commit, after: LeaseRow) -> None:
-        if commit.lease == "keep":
-            row.lease.expires_ns = after.expires_ns
+    def _check(self, commit: Commit, row: ThreadRow | None) -> None:
+        if row is not None and commit.lease in ("keep", "release"):
+            held = row.lease
+            if held.token == commit.token and held.epoch == commit.epoch and row.incarnation == commit.incarnation:
+                return
+        tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
+        lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
+
+    def _move(self, row: ThreadRow, commit: Commit, after: LeaseRow | int) -> None:
+        if isinstance(after, int):
+            row.lease.expires_ns = after
         else:
             row.lease = after
-        row.next_n = max(row.next_n, commit.next_n)
-        row.newest = max(row.newest, commit.newest)
+        if commit.next_n > row.next_n:
+            row.next_n = commit.next_n
+        if commit.newest > row.newest:
+            row.newest = commit.newest
         if commit.head is not None:
             row.head = commit.head
         update = commit.update

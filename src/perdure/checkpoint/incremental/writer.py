@@ -83,7 +83,7 @@ class ValueWriter:
         self.rows: list[ValueRow] = []
         self.drafts: list[Draft] = []
         self._attempt: list[ValueRow] = []
-        self._accepting: list[Callable[[], None]] = []
+        self._accepting: list[Callable[[], object]] = []
         self._new_known: dict[bytes, int] = {}
         self._new_drafts: list[Draft] = []
 
@@ -226,7 +226,8 @@ class ValueWriter:
         """
         cls = type(value)
         if cls is int or cls is float or cls is bool:
-            return self.whole(value)
+            packed = Packed(*self._serde().dumps_typed(value))
+            return Form(packed) if len(packed.data) <= INLINE_LIMIT else self._form(packed)
         kind = KINDS.get(cls)
         if not is_incremental(self._serde()):
             return self.whole(value)
@@ -338,11 +339,8 @@ class ValueWriter:
     def forget(self, key: str) -> None:
         """A channel's value is no longer stored by element."""
 
-        def forget() -> None:
-            self._trackers.pop(key, None)
-
         if key in self._trackers:
-            self._accepting.append(forget)
+            self._accepting.append(lambda: self._trackers.pop(key, None))
 
     def closed(self) -> None:
         """The checkpoint that is being staged is no child of the newest one: numbers kept for appending are another branch's."""
@@ -357,8 +355,6 @@ class ValueWriter:
 
     def matched(self, fresh: Mapping[str, Fresh]) -> None:
         """Let written values refer to the elements that they have become."""
-        if not fresh:
-            return
         if any(draft.change is not None for draft in (*self.drafts, *self._new_drafts)):
             for added in fresh.values():
                 for data, where in added.first.items():

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.constants import NS_END, NS_SEP
-from perdure.engine.deciding.questions import Questions
 from perdure.engine.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def _reattach_questions(run: Run, task: Task, restored: Restored) -> None:
     earlier = restored.questions(task.origin, task.path)
     if not earlier:
         return
-    task.questions = Questions(task, earlier)
+    task.questions.know(earlier)
     waiting = restored.unanswered(task.origin, task.path, run.answers)
     if not enters(restored.asked(task.origin, task.path), waiting):
         task.questions.now = waiting

@@ -208,6 +208,8 @@ def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> l
         UnknownChoice: it chose nothing, or START, or returned a key that its path map does not have.
         UnknownNode, InvalidUpdateError: as `goto_writes`.
     """
+    if chosen.__class__ is str and branch.ends is None and chosen in program.nodes:  # by far the most common choice
+        return [(BRANCH_PREFIX + chosen, None)]
     choices = chosen if isinstance(chosen, (list, tuple)) else (chosen,)
     targets: list[Any] = []
     for choice in choices:

@@ -34,7 +34,8 @@ def stage_result(run: Run, task: Task, *, beside: bool = False) -> None:
     if journal is None or task.stored:
         return
     try:
-        _check_alone(run, task)
+        if run.program.validate_state is not None:
+            _check_alone(run, task)
     except InvalidState as error:
         if not (beside and type(run.live.channels.get(error.key or "")) is not LastValue):
             fail(task, error)
@@ -142,7 +143,7 @@ def _stage_unfinished(run: Run, journal: Journal, task: Task) -> None:
         for ended in each.ended:
             journal.adopt_journal(ended)
         each.ended = ()
-    if isinstance(task.error, MissingNode) and "questions" in task.__dict__:
+    if isinstance(task.error, MissingNode) and task.has_questions:
         _reopen(run, journal, task)
     elif task.is_paused:
         if run.refusals:

@@ -130,7 +130,8 @@ class Encoding:
         self._recent = {}
         live.sound.clear()
         live.unsound.clear()
-        writer.matched(fresh)
+        if fresh:
+            writer.matched(fresh)
 
     def input(self, row: CheckpointRow, given: Any, entries: dict[str, Entry]) -> Entry:
         """The entry of an input. Each of its values is stored for itself: they are about to become values of channels.

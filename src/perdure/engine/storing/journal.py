@@ -410,7 +410,8 @@ class Journal:
         else:
             await session.settle_before(commit)
             session.begin_write(commit)
-        session.hold(not final)
+        if final or not session.held:
+            session.hold(not final)
         if final:
             self._keep()
         failpoint("engine.commit.after")

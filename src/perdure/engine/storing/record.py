@@ -74,13 +74,15 @@ class RunRecord:
 
     def note(self, run: Run, tasks: Iterable[Task]) -> None:
         """Count what was tried in a super-step, of the root or of a subgraph, since it was last counted."""
-        way = "".join(f"{part.partition(NS_END)[0]}{NS_SEP}" for part in run.namespace.split(NS_SEP)) if run.namespace else ""
+        namespace = run.namespace
+        way = "".join(f"{part.partition(NS_END)[0]}{NS_SEP}" for part in namespace.split(NS_SEP)) if namespace else ""
         entries = self.entries
         with self._lock:  # subgraphs that run side by side share this record
             for task in tasks:
-                new = task.attempt - task.counted
+                attempt = task.attempt
+                new = attempt - task.counted
                 if new > 0:
-                    task.counted = task.attempt
+                    task.counted = attempt
                     name = way + task.node.name
                     if name not in entries and len(entries) >= MOST_NAMES:
                         name = OTHERS

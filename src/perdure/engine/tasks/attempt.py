@@ -69,7 +69,7 @@ def _with_choices(task: Task, writes: list[Write]) -> list[Write]:
     """A plain node's writes with those of its branches' choices."""
     for branch in task.node.branches:
         chosen = _choose(task, branch, writes)
-        if inspect.isawaitable(chosen):
+        if chosen.__class__ is not str and inspect.isawaitable(chosen):
             raise _unexpected_awaitable(task, branch, chosen)
         writes = [*writes, *returns.branch_writes(task.run.program, task.node.name, branch, chosen)]
     if task.has_helpers:

@@ -63,9 +63,12 @@ class Task:
         known_calls: tells them apart; made when the first is called.
         lane: bounds how many run at a time; made when needed.
         stopped: its code was stopped from outside or ran out of time, so that its steps are to be stopped as well.
+        has_helpers: its code has started steps or subgraphs, which may not have ended.
+        has_questions: it has asked, or earlier entries of it have.
     """
 
-    # Most tasks never touch most of these: class attributes cost nothing for each task, as slots would.
+    # Most tasks never touch most of these: class attributes cost nothing for each task, as slots would. Nor does the fast path look
+    # into `__dict__`, which the interpreter only makes where somebody does.
     writes: list[Write] | None = None
     error: BaseException | None = None
     cancelled = False
@@ -83,6 +86,8 @@ class Task:
     known_calls: KnownCalls | None = None
     lane: Lane | None = None
     stopped = False
+    has_helpers = False
+    has_questions = False
     heard = 0.0
     memories: Mapping[str, int] = MappingProxyType({})
     ended: Sequence[Journal] = ()
@@ -109,6 +114,7 @@ class Task:
     @cached_property
     def steps(self) -> list[Step]:
         """The durable steps that its code has started in this attempt."""
+        self.has_helpers = True
         return []
 
     @cached_property
@@ -124,12 +130,8 @@ class Task:
     @cached_property
     def flights(self) -> list[Any]:
         """Futures of the ends of the subgraphs that its code has called and that are under way."""
+        self.has_helpers = True
         return []
-
-    @property
-    def has_helpers(self) -> bool:
-        """Its code has started steps or subgraphs, which may not have ended."""
-        return "steps" in self.__dict__ or "flights" in self.__dict__
 
     @cached_property
     def keep_alive(self) -> set[Any]:
@@ -148,12 +150,13 @@ class Task:
     @cached_property
     def questions(self) -> Questions:
         """The questions that its code asks; those of earlier entries are put in when a run is resumed."""
+        self.has_questions = True
         return Questions(self)
 
     @property
     def pauses(self) -> list[Interrupt]:
         """The questions of this entry that have no answer."""
-        return [asked.question for asked in self.questions.now] if "questions" in self.__dict__ else []
+        return [asked.question for asked in self.questions.now] if self.has_questions else []
 
     @property
     def id(self) -> TaskId:
@@ -192,7 +195,7 @@ class Task:
     @property
     def is_paused(self) -> bool:
         """It waits for an answer, or at a breakpoint."""
-        return self.writes is None and (self.halted or bool("questions" in self.__dict__ and self.questions.now))
+        return self.writes is None and (self.halted or (self.has_questions and bool(self.questions.now)))
 
     @property
     def namespace(self) -> str:
@@ -209,7 +212,7 @@ class Task:
         self.lane = None
         self.stopped = False
         self.__dict__.pop("steps", None)
-        if "questions" in self.__dict__:
+        if self.has_questions:
             self.questions.begin()
         self.halted = False
         self.drained = False
