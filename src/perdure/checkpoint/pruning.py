@@ -22,7 +22,7 @@ from perdure.checkpoint.saving import save
 from perdure.checkpoint.survey import BUDGET, Removal
 from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
-from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted
+from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted, UnknownThread
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
@@ -69,7 +69,11 @@ class Pruner:
         )
 
     async def threads(self, names: Iterable[str] | None, prefix: str = "") -> Pruned:
-        """Prune threads: the named ones, or all whose ids begin with a prefix."""
+        """Prune threads: the named ones, or all whose ids begin with a prefix.
+
+        Raises:
+            UnknownThread: there is none of a name; nothing was taken away.
+        """
         total = Pruned(dry_run=self._dry_run)
         async for row in self._rows(names, prefix):
             total.add(await self._expired(row) or await self.thread(row))
@@ -79,16 +83,26 @@ class Pruner:
 
     async def _rows(self, names: Iterable[str] | None, prefix: str) -> AsyncGenerator[ThreadRow, None]:
         if names is not None:
-            for name in names:
-                found = (await self._records.rows(name, None, 1, contents=False)).thread
-                if found is not None:
-                    yield found
+            for found in await self._known([*names]):
+                yield found
             return
         after: str | None = None
         while rows := await self._records.threads(after=after, limit=PAGE, wanted=ThreadFilter(prefix=prefix)):
             for row in rows:
                 yield row
             after = rows[-1].thread
+
+    async def _known(self, names: Sequence[str]) -> list[ThreadRow]:
+        """The threads of these names. A mistyped one must not look like a thread with nothing to take away."""
+        found = {name: (await self._records.rows(name, None, 1, contents=False)).thread for name in names}
+        unknown = [name for name, row in found.items() if row is None]
+        if unknown:
+            raise UnknownThread(
+                f"there is no thread {' nor '.join(map(repr, unknown))} to prune, so nothing was taken away: check the ids and the "
+                "saver; list_threads() shows the threads that there are",
+                thread=unknown[0],
+            )
+        return [row for row in found.values() if row is not None]
 
     # -- whole threads ----------------------------------------------------------------------------------------------------
 
