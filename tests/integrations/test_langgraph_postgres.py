@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
-from perdure.errors import MissingExtra
+from perdure.errors import CorruptRecord, MissingExtra
 from perdure.integrations.langgraph.tables import Key, PostgresTables
 from perdure.types import Command
 from tests.integrations import langgraph_shapes as shapes
@@ -126,6 +126,13 @@ def test_a_thread_is_read_as_it_was_at_one_moment(
         assert rest == (0,)
     graph = shapes.compiled("several", saver)
     assert sorted(one.value for one in way.state(graph, on("several")).interrupts) == ["p", "q"]
+
+
+def test_a_database_without_the_tables_is_refused(postgres: str, saver: Saver, way: Way):
+    with pytest.raises(CorruptRecord, match=r"no tables .*PostgresSaver"):
+        brought(way, postgres, saver)
+    with psycopg.connect(postgres) as connection, pytest.raises(CorruptRecord, match="no tables"):
+        brought(way, connection, saver)
 
 
 def test_a_server_that_is_not_there_is_told_by_its_driver(saver: Saver, way: Way, tmp_path: Path):
