@@ -12,8 +12,13 @@ from typing import Any
 
 import pytest
 
+from perdure.bridge import run_blocking
+from perdure.checkpoint import identity
 from perdure.checkpoint.sqlite import SqliteSaver
+from perdure.checkpoint.survey import BUDGET
+from perdure.checkpoint.transfer.port import Arrival, movable
 from perdure.cli import main
+from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import ThreadBusy
 from tests.promises.ways import chain, on
 
@@ -118,6 +123,14 @@ def test_P42_verify_goes_through_all_threads_and_tells_what_is_damaged(graph: An
     assert lines[-1] == "2 threads verified, 1 with problems"
     assert called("verify", "app.db", "ada")[:2] == (0, ["ada  ok  8 checkpoints", "1 thread verified"])
     assert called("verify", "app.db", "bob", "--json")[0] == 1
+
+
+def test_P42_verify_passes_over_a_thread_that_is_still_arriving(graph: Any, called: Called):
+    records = movable(graph.checkpointer.blocking())
+    arrival = Arrival("token", identity.holder("", SYSTEM_CLOCK.now_ns()), SYSTEM_CLOCK.now_ns())
+    run_blocking(records.arrive(arrival))
+    run_blocking(records.stage(arrival, run_blocking(records.rows("ada", None, BUDGET)).rows))
+    assert called("verify", "app.db") == (0, ["ada  ok  8 checkpoints", "bob  ok  8 checkpoints", "2 threads verified"], "")
 
 
 def test_P42_receipts_of_an_earlier_call_show_what_was_cut_off(graph: Any, called: Called):

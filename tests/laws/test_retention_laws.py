@@ -61,6 +61,8 @@ class Pruning(Case):
 
     def prune(self) -> None:
         """Take away what may go, and look whether the rest is as it was."""
+        if self.saver.get_thread(self.thread) is None:
+            return  # the run died before anything was stored
         before = shown(self)
         counted = self.saver.prune(keep_last=self.keep_last, thread=self.thread, dry_run=True)
         # Between any two batches the thread is whole: whoever reads it then, or kills the sweep there, finds no damage.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import perdure
+from perdure.checkpoint.retention import Retention
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.errors import SaveFailed
 from tests.promises.ways import Ledger, Way, chain, foreign_checkpoint, on, open_saver
@@ -21,8 +25,9 @@ ROOT = Path(__file__).parents[2]
 
 # The limit is that of a process, so it is set in one of its own. To SQLite it looks like a disk that takes no more.
 FULL = """
-import json, os, resource, sqlite3, sys
+import errno, io, json, os, resource, sqlite3, sys
 from pathlib import Path
+from perdure.checkpoint.retention import Retention
 from perdure.errors import SaveFailed
 from tests.promises.ways import Ledger, Way, foreign_checkpoint, log_loop, on, open_saver
 
@@ -30,13 +35,22 @@ def noise(kilobytes):
     return os.urandom(kilobytes * 1000).hex()  # text would be stored smaller than it is
 
 path, way, durability = Path(sys.argv[1]), Way(sys.argv[2]), sys.argv[3]
-saver = open_saver("sqlite", path)
+saver = open_saver("sqlite", path, retention=Retention(keep_last=1))
 ledger = Ledger(way)
 graph = log_loop(ledger.node("step", lambda: f"{len(ledger.ran)} {noise(60)}"), 20).compile(checkpointer=saver)
 way.invoke(log_loop(Ledger(way).node("step"), 2).compile(checkpointer=saver), {"log": []}, on("before"))
+saver.pin(on("before"), "pinned")
+saver.export_thread("before", file := io.BytesIO())
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (800_000, resource.RLIM_INFINITY))
 told = {"failed": []}
+
+def failing(name, call):
+    try:
+        call()
+    except SaveFailed as error:
+        told["failed"].append([name, str(error), type(error.__cause__).__name__])
+
 tip = way.state(graph, on("before")).config
 calls = {
     "run": lambda: way.invoke(graph, {"log": []}, on(), durability=durability),
@@ -46,14 +60,32 @@ calls = {
     "put_writes": lambda: way.put_writes(saver, tip, [("log", [noise(900)])], "task"),
 }
 for name, call in calls.items():
-    try:
-        call()
-    except SaveFailed as error:
-        told["failed"].append([name, str(error), type(error.__cause__).__name__])
+    failing(name, call)
     if name == "run":
         told["ran"] = len(ledger.ran)
         told["stored"] = len(way.state(graph, on()).values["log"])
 ledger.ran.clear()
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+upkeep = {
+    "delete_thread": ["before"],
+    "pin": [tip, "another"],
+    "unpin": ["before", "pinned"],
+    "prune": {"keep_last": 1},
+    "sweep": {},
+    "copy_thread": ["before", "copy"],
+    "import_thread": [io.BytesIO(file.getvalue()), "imported"],
+}
+for name, given in upkeep.items():
+    arguments, options = ((), given) if isinstance(given, dict) else (given, {})
+    failing(name, lambda: way._do(saver, name, *arguments, **options))
+try:
+    way._do(saver, "export_thread", "before", path / "file")
+except OSError as error:
+    told["export"] = [error.errno == errno.EFBIG, [each.name for each in path.glob("file*")]]
+told["dry run"] = way._do(saver, "prune", keep_last=1, dry_run=True).checkpoints > 0
+told["threads"] = [one.thread_id for one in way._do(saver, "list_threads")]
+told["verified"] = way._do(saver, "verify", "before").ok
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 told["before"] = way.state(graph, on("before")).values["log"]
@@ -73,11 +105,15 @@ def test_P4_a_full_disk_fails_the_run_keeps_what_was_stored_and_the_run_goes_on_
     command = [sys.executable, "-c", FULL, str(tmp_path), way.colour, durability]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=50)
     told: dict[str, Any] = json.loads(done.stdout)
-    assert [name for name, _, _ in told["failed"]] == ["run", "run again", "edit", "put", "put_writes"]
-    for _, text, cause in told["failed"]:
+    writes = ["run", "run again", "edit", "put", "put_writes"]
+    upkeep = ["delete_thread", "pin", "unpin", "prune", "sweep", "copy_thread", "import_thread"]
+    assert [name for name, _, _ in told["failed"]] == [*writes, *upkeep]
+    for name, text, cause in told["failed"]:
         assert str(tmp_path / "promises.db") in text
-        assert "What was stored before is intact" in text
+        assert ("What was stored before is intact" if name in writes else "mend the cause and ") in text
         assert cause == "OperationalError"
+    assert told["export"] == [True, []], "no half file is left"
+    assert (told["dry run"], told["threads"], told["verified"]) == (True, ["before", "t"], True)
     ahead = told["ran"] - told["stored"]
     assert ahead == 1 if durability == "sync" else 1 <= ahead <= 2
     assert told["stored"] > 0
@@ -89,10 +125,14 @@ def test_P4_a_full_disk_fails_the_run_keeps_what_was_stored_and_the_run_goes_on_
 
 def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way: Way):
     graph = chain(("a", Ledger(way).node("a")))
+    file, elsewhere = io.BytesIO(), open_saver("memory", tmp_path)
     with open_saver("sqlite", tmp_path) as writable:
         way.invoke(graph.compile(checkpointer=writable), {"log": []}, on())
+        writable.pin(on(), "pinned")
+        writable.export_thread("t", file)
+    elsewhere.import_thread(io.BytesIO(file.getvalue()), "elsewhere")
     path = tmp_path / "promises.db"
-    with SqliteSaver(f"file:{path}?mode=ro") as saver:
+    with SqliteSaver(f"file:{path}?mode=ro", retention=Retention(keep_last=1)) as saver:
         ledger = Ledger(way)
         reading = chain(("a", ledger.node("a"))).compile(checkpointer=saver)
         tip = way.state(reading, on()).config
@@ -103,7 +143,13 @@ def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way
             lambda: way.put_writes(saver, tip, [("log", ["x"])], "task"),
             lambda: way.delete(saver, "t"),
             lambda: way._do(saver, "prune", keep_last=1),
+            lambda: way._do(saver, "sweep"),
             lambda: way._do(saver, "pin", tip, "kept"),
+            lambda: way._do(saver, "unpin", "t", "pinned"),
+            lambda: way._do(saver, "copy_thread", "t", "copy"),
+            lambda: way._do(saver, "import_thread", io.BytesIO(file.getvalue()), "imported"),
+            lambda: way._do(perdure, "copy_all", elsewhere, saver),
+            lambda: way._do(reading, "name_branch", on(), "side"),
         ]
         for call in refused:
             with pytest.raises(SaveFailed, match=r"readonly database .SQLITE_READONLY") as caught:
@@ -113,6 +159,32 @@ def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way
         assert ledger.ran == []
         assert way.state(reading, on()).values == {"log": ["a"]}
         assert len(way.history(reading, on())) == 3
+        assert way._do(saver, "prune", keep_last=1, dry_run=True).checkpoints == 2
+        assert way._do(saver, "prune", keep_last=9).checkpoints == 0
+        assert way._do(saver, "pin", on(), "pinned") == on(branch="pinned"), "it has that name"
+        assert way._do(saver, "export_thread", "t", io.BytesIO()).checkpoints == 3
+        assert way._do(saver, "verify", "t").ok
+        assert [one.thread_id for one in way._do(saver, "list_threads")] == ["t"]
+        assert len(way._do(saver, "list_runs", "t")) == 1
+        assert way._do(saver, "list_interrupts").items == ()
+
+
+def test_P4_room_that_cannot_be_given_back_is_told(tmp_path: Path, way: Way):
+    with open_saver("sqlite", tmp_path) as writable:
+        graph = chain(("a", Ledger(way).node("a", lambda: secrets.token_hex(20_000)))).compile(checkpointer=writable)
+        for thread in ("deleted", "t"):
+            way.invoke(graph, {"log": []}, on(thread))
+        way.delete(writable, "deleted")
+    path = tmp_path / "promises.db"
+    with SqliteSaver(f"file:{path}?mode=ro") as saver:
+        with pytest.raises(
+            SaveFailed, match=r"threads were pruned, but the room .* could not be given back: .*readonly"
+        ) as caught:
+            way._do(saver, "prune", keep_last=9)
+        assert str(path) in str(caught.value)
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+    with open_saver("sqlite", tmp_path) as writable:
+        assert way._do(writable, "prune", keep_last=9).reclaimed > 20_000
 
 
 def test_P4_another_program_that_keeps_the_file_locked_is_named_as_the_cause(tmp_path: Path, way: Way):

@@ -18,9 +18,10 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import Removal
 from perdure.clock import SYSTEM_CLOCK
-from perdure.errors import InvalidConfig, ThreadDeleted
+from perdure.errors import InvalidConfig, ThreadDeleted, UnknownThread
 from perdure.graph import START, StateGraph
 from perdure.testing.clock import ManualClock
+from perdure.testing.wrapping import WrappingRecords, with_records
 from perdure.types import interrupt
 from tests.promises.retaining import DAY, chat, prune, sound, sweep, turns, working
 from tests.promises.travelling import side_by_side
@@ -160,7 +161,46 @@ def test_P28_bad_policies_are_refused(way: Way, saver: Saver):
         Retention(thread_ttl=1, namespaces=["sub"])
     with pytest.raises(TypeError, match="list of thread ids"):
         prune(way, saver, keep_last=1, threads="t")
-    assert prune(way, saver, keep_last=1, threads=["nobody"]) == Pruned()
+    assert prune(way, saver, keep_last=1, threads=[]) == Pruned()
+
+
+def test_P50_a_thread_that_there_is_not_is_named_before_anything_is_taken_away(way: Way, saver: Saver):
+    graph = chat(way, saver)
+    turns(way, graph, 2)
+    turns(way, graph, 1, "deleted")
+    way.delete(saver, "deleted")
+    before = rows_of(saver)
+    wanted: list[tuple[dict[str, Any], str]] = [
+        ({"thread": "typo"}, "no thread 'typo' to prune, so nothing was taken away"),
+        ({"thread": "deleted"}, "no thread 'deleted' to prune"),
+        ({"threads": ["t", "typo"]}, "no thread 'typo' to prune"),
+        ({"threads": ["t", "typo", "deleted"], "dry_run": True}, "no thread 'typo' nor 'deleted' to prune"),
+    ]
+    for options, says in wanted:
+        with pytest.raises(UnknownThread, match=says) as caught:
+            prune(way, saver, keep_last=1, **options)
+        assert (caught.value.code, caught.value.thread) == ("UNKNOWN_THREAD", options.get("thread", "typo"))
+        assert rows_of(saver) == before
+    twice = prune(way, saver, keep_last=1, threads=["t", "t"])
+    assert (twice.threads, twice.checkpoints) == (1, 5)
+
+
+class Vanishing(WrappingRecords):
+    """A thread that is deleted between the moment when it was looked for and its turn."""
+
+    async def rows(self, thread: Any, after: Any, budget: int, *, contents: bool = True) -> Any:
+        found = await super().rows(thread, after, budget, contents=contents)
+        await self.delete("gone")
+        return found
+
+
+def test_P28_a_thread_that_is_deleted_meanwhile_keeps_no_other_from_being_pruned(way: Way, saver: Saver):
+    graph = chat(way, saver)
+    for thread in ("gone", "t"):
+        turns(way, graph, 2, thread)
+    pruned = prune(way, with_records(saver, Vanishing), keep_last=1, threads=["gone", "t"])
+    assert (pruned.checkpoints, pruned.busy) == (5, ())
+    assert len(way.history(graph, on())) == 1
 
 
 # -- space, and others at work ------------------------------------------------------------------------------------------------------

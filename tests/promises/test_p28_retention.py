@@ -10,7 +10,8 @@ import pytest
 
 from perdure.checkpoint.retention import Pruned
 from perdure.checkpoint.saver import Saver
-from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
+from perdure.errors import InvalidConfig, SaveFailed, UnknownBranch, UnknownCheckpoint
+from perdure.testing.faults import FailingRecords, with_records
 from perdure.types import Command, interrupt
 from tests.promises.retaining import chat, id_of, prune, sound, turns, working
 from tests.promises.test_p21_memories import calling, counter
@@ -113,6 +114,31 @@ def test_P28_a_pin_is_held_until_it_is_taken_away(way: Way, saver: Saver):
         way._do(saver, "unpin", "t", "audit")
     prune(way, saver, keep_last=1)
     assert len(way.history(graph, on())) == 1
+
+
+def test_P28_a_name_given_after_a_killed_prune_takes_up_what_the_tasks_left_and_one_given_before_begins_anew(
+    way: Way, saver: Saver, ledger: Ledger
+):
+    graph = chain(*((name, ledger.node(name)) for name in "abc")).compile(checkpointer=saver)
+    for thread, named_first in (("before", True), ("after", False)):
+        way.invoke(graph, {"log": []}, on(thread))
+        (old,) = (one.config for one in way.history(graph, on(thread)) if one.next == ("b",))
+        if named_first:
+            way._do(saver, "pin", old, "name")
+        killed = with_records(saver, lambda records: FailingRecords(records, fail_on={3}))
+        with pytest.raises(SaveFailed):
+            prune(way, killed, keep_last=1, thread=thread, batch=1)
+        if not named_first:
+            assert [one.next for one in way.history(graph, on(thread))] == [(), ("b",), ("a",), ("__start__",)]
+            way._do(saver, "pin", old, "name")
+        prune(way, saver, keep_last=1, thread=thread)
+        sound(way, saver, thread)
+        there = way.state(graph, on(thread, branch="name"))
+        assert there.values["log"] == (["a"] if named_first else ["a", "b"])
+        ledger.ran.clear()
+        assert way.invoke(graph, None, on(thread, branch="name"))["log"] == ["a", "b", "c"]
+        assert ledger.ran == (["b", "c"] if named_first else ["c"])
+        sound(way, saver, thread)
 
 
 def test_P28_an_open_question_that_nothing_was_made_of_stays_though_it_is_on_no_branch(way: Way, saver: Saver, ledger: Ledger):

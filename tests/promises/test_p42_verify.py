@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.bridge import run_blocking
+from perdure.checkpoint import identity
 from perdure.checkpoint.pinning import single_write
 from perdure.checkpoint.receipt import Receipt
 from perdure.checkpoint.records import ROOT_NS, CheckpointRow, Packed, ValueRow
@@ -18,6 +19,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import BUDGET, Removal
 from perdure.checkpoint.thread_rows import ThreadRows, decoded
+from perdure.checkpoint.transfer.port import Arrival, movable
 from perdure.checkpoint.verifying import Verified
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
@@ -218,6 +220,29 @@ def test_P42_leftovers_are_told_apart_from_damage(way: Way, saver: Saver, graph:
     assert [(one.n, one.kind) for one in found.orphans] == [(1000, "orphan")]
     saver.prune(keep_last=100)
     assert verify(way, saver).orphans == ()
+
+
+def test_P42_a_thread_that_is_still_arriving_is_no_damage(way: Way, saver: Saver, graph: Any):
+    """Its rows lie under a key that no thread has, and in SQLite its lease under a negative one."""
+    before = verify(way, saver)
+    records = movable(saver.blocking())
+    thread, travelled = run_blocking(records.rows("t", None, BUDGET))
+    assert thread is not None
+    arrival = Arrival("token", identity.holder("", SYSTEM_CLOCK.now_ns()), SYSTEM_CLOCK.now_ns())
+    run_blocking(records.arrive(arrival))
+    run_blocking(records.stage(arrival, travelled))
+    if isinstance(saver, SqliteSaver):
+        sql = "SELECT count(*) FROM lease WHERE thread_key < 0"
+        assert saver._database.run(lambda database: database.execute(sql).fetchone()) == (1,)
+    assert verify(way, saver) == before
+    assert verify(way, saver, receipt=before.receipt).ok
+    with pytest.raises(UnknownThread):
+        verify(way, saver, arrival.token)
+    way._do(saver, "prune", keep_last=1)
+    assert verify(way, saver).checkpoints == 1
+    assert verify(way, saver).orphans == ()
+    run_blocking(records.admit(arrival, replace(thread, thread="copy")))
+    assert replace(verify(way, saver, "copy"), thread="t", receipt=before.receipt) == before
 
 
 def test_P42_a_thread_may_be_verified_while_a_run_holds_it(way: Way, saver: Saver, ledger: Ledger):

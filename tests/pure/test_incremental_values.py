@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+import io
+from typing import Any, TypedDict
 
 import ormsgpack
 import pytest
@@ -16,6 +17,7 @@ from perdure.checkpoint.incremental.outline import Outliner
 from perdure.checkpoint.incremental.segments import ALONE, SHARED, build, cut, ends_in, split
 from perdure.checkpoint.incremental.values import value_of
 from perdure.checkpoint.incremental.writer import ValueWriter
+from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.reading import is_open, spans_of
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow
@@ -23,6 +25,8 @@ from perdure.checkpoint.rows import checkpoint_body, checkpoint_row, write_body,
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import CorruptRecord, NotStorable
+from perdure.graph import START, StateGraph
+from tests.promises.ways import on
 
 SERDE = JsonPlusSerializer()
 
@@ -294,6 +298,27 @@ def test_P37_no_value_is_expanded_beyond_a_bound_or_beyond_what_it_says(monkeypa
             unsqueezed(("zstd:bytes", bomb))
     with pytest.raises(CorruptRecord, match="damaged"):
         unsqueezed(("zstd:bytes", zstd.compress(fits.data)[:-1]))
+
+
+def test_P37_a_state_may_be_larger_than_one_value_may_become(monkeypatch: pytest.MonkeyPatch):
+    """An honest state of many values is not refused, though each of them is bounded."""
+    for module in (compression, segments):
+        monkeypatch.setattr(module, "LONGEST", 20_000)
+    state: dict[str, Any] = {
+        "a": "a" * 15_000,
+        "b": "b" * 15_000,
+        "also_a": "a" * 15_000,
+        "parts": ["p" * 9_000, "q" * 9_000, "r" * 9_000],
+    }
+    fields: Any = dict.fromkeys(state, Any)
+    graph = StateGraph(TypedDict("Wide", fields)).add_node("fill", lambda _: state).add_edge(START, "fill")
+    saver, elsewhere = InMemorySaver(), InMemorySaver()
+    graph.compile(saver).invoke({"a": ""}, on())
+    saver.export_thread("t", file := io.BytesIO())
+    assert len(file.getvalue()) < 5_000, "compressed"
+    elsewhere.import_thread(io.BytesIO(file.getvalue()))
+    assert graph.compile(elsewhere).get_state(on()).values == state
+    assert graph.compile(elsewhere).invoke({"a": ""}, on()) == state
 
 
 def test_P37_segments_are_not_repeated_beyond_a_bound(monkeypatch: pytest.MonkeyPatch):

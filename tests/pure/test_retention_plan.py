@@ -7,10 +7,22 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint.records import CheckpointRow, ChildRow, Entry, Pending, ThreadRow
-from perdure.checkpoint.retention import Retention, chosen, nodes_of, rule_for
-from perdure.checkpoint.retention_plan import Outline, batches, plan
-from perdure.checkpoint.thread_rows import ThreadRows
+from perdure.checkpoint.records import (
+    RESULT,
+    CheckpointRow,
+    ChildRow,
+    Entry,
+    Packed,
+    Pending,
+    ThreadRow,
+    WriteItem,
+    WriteRow,
+)
+from perdure.checkpoint.retention import Pruned, Retention, chosen, nodes_of, rule_for
+from perdure.checkpoint.retention_plan import Outline, batches, count, everything, plan
+from perdure.checkpoint.rows import checkpoint_body, pack_id, write_body
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
+from perdure.checkpoint.transfer.raw import CHECKPOINT, WRITE, RawRow
 from perdure.errors import CorruptRecord
 from perdure.ids import checkpoint_id, ticks_of
 
@@ -29,7 +41,7 @@ def outline(*rows: CheckpointRow, head: int, **survey: Any) -> Outline:
     thread = ThreadRow("t", "t", head=head, next_n=1000)
     made = Outline(thread)
     sizes = {100 + one.n: 10 for one in rows}
-    made.add(ThreadRows(checkpoints=[*rows], sizes=sizes, **survey))
+    made.add(ThreadRows(checkpoints=[*rows], checkpoint_sizes=[50] * len(rows), sizes=sizes, **survey))
     return made
 
 
@@ -86,6 +98,29 @@ def test_kept_rows_get_the_nearest_kept_ancestor_and_a_base_that_is_kept():
     assert [step.gone or tuple(one.n for one in step.rewrites) for step in made.steps] == [
         (9, 10), (0, 8), (0, 7), (0, 6), (0, 5), (4,), (0, 3), (2,), (0, 1),
     ]  # fmt: skip
+
+
+def test_what_is_counted_are_the_bytes_that_are_stored():
+    made = plan(outline(*line(10), head=10), [Retention(keep_last=4)], 0)
+    assert (made.pruned.checkpoints, made.pruned.values, made.pruned.bytes) == (6, 6, 6 * 50 + 6 * 10)
+
+
+def test_rows_count_as_they_were_read_and_not_as_they_would_be_written_today():
+    def wide(body: bytes) -> bytes:
+        assert body[0] >> 4 == 9, "an array with a head of one byte; this gives it one of three"
+        return b"\xdc\x00" + bytes([body[0] & 15]) + body[1:]
+
+    checkpoint, write = row(1), WriteRow(0, 1, "a", RESULT, (WriteItem("k", Packed("null", b"")),))
+    bodies = wide(checkpoint_body(checkpoint)), wide(write_body(write.items))
+    made = Outline(ThreadRow("t", "t", head=1, next_n=1000))
+    made.add(
+        decoded([RawRow(CHECKPOINT, (0, 1, pack_id(checkpoint.id)), bodies[0]), RawRow(WRITE, (0, 1, "a", RESULT), bodies[1])])
+    )
+    assert made.nodes[1].bytes == len(bodies[0]) == len(checkpoint_body(checkpoint)) + 2
+    assert [one.bytes for one in made.writes.values()] == [len(bodies[1])]
+    gone = Pruned()
+    count(gone, made, everything(made))
+    assert gone.bytes == len(bodies[0]) + len(bodies[1])
 
 
 def test_rows_below_a_full_one_that_stays_are_left_as_they_are():

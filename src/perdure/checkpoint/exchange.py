@@ -42,7 +42,7 @@ from perdure.checkpoint.records import (
     WriteRow,
 )
 from perdure.checkpoint.records import ERROR as ERROR_KIND
-from perdure.checkpoint.saving import save
+from perdure.checkpoint.saving import attempt, save
 from perdure.checkpoint.serde.base import SerializerProtocol
 from perdure.checkpoint.watch import Watch
 from perdure.clock import Clock, iso_of
@@ -231,13 +231,20 @@ class Exchange:
         """
         thread, namespace, parent = address(config)
         while True:
-            loaded = await self._records.load(thread, namespace or ROOT_NS, parent)
+            loaded = await self._loaded(thread, namespace, parent)
             _refuse_deleted(loaded, parent)
             try:
                 await save(self._records, self._put(loaded, namespace, parent, checkpoint, metadata, new_versions))
             except StaleLoad:
                 continue
             return _config(thread, namespace, checkpoint["id"])
+
+    async def _loaded(self, thread: str, namespace: str, checkpoint: str | None) -> Loaded:
+        """What something is to be stored on."""
+        load = self._records.load(thread, namespace or ROOT_NS, checkpoint)
+        return await attempt(
+            load, f"thread {thread!r} could not be saved", "Nothing was stored; mend the cause and try again", thread
+        )
 
     def _put(
         self,
@@ -335,7 +342,7 @@ class Exchange:
                 "put_writes needs a config with checkpoint_id: the checkpoint that the task ran from", thread=thread
             )
         while True:
-            loaded = await self._records.load(thread, namespace or ROOT_NS, checkpoint)
+            loaded = await self._loaded(thread, namespace, checkpoint)
             _refuse_deleted(loaded, checkpoint)
             if loaded.row is None:
                 raise UnknownCheckpoint(

@@ -6,12 +6,13 @@ A pin is the name of a branch that nobody runs on (decision 0012): retention kee
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.checkpoint import identity
 from perdure.checkpoint.exchange import address
 from perdure.checkpoint.records import ROOT_NS, BranchRow, Commit, StaleLoad, ThreadRow
-from perdure.checkpoint.saving import save
+from perdure.checkpoint.saving import attempt, save
 from perdure.constants import CONF
 from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.types import RunnableConfig
+
+T = TypeVar("T")
 
 BRANCH = "branch"
 """The key of `configurable` that names a branch."""
@@ -50,14 +53,14 @@ async def pin(records: RecordStore, clock: Clock, watch: Watch, config: Runnable
             thread=thread,
         )
     while True:
-        loaded = await records.load(thread, ROOT_NS, checkpoint)
+        loaded = await _read(records.load(thread, ROOT_NS, checkpoint), thread, "pinned")
         if loaded.row is None:
             raise UnknownCheckpoint(
                 f"thread {thread!r} has no checkpoint {checkpoint or '(any)'!r} that could be pinned as {name!r}",
                 thread=thread,
                 checkpoint=checkpoint,
             )
-        at = (await records.branches(thread)).get(name)
+        at = (await _read(records.branches(thread), thread, "pinned")).get(name)
         if at == loaded.row.id:
             return {CONF: {"thread_id": thread, BRANCH: name}}
         if at is not None:
@@ -73,13 +76,19 @@ async def pin(records: RecordStore, clock: Clock, watch: Watch, config: Runnable
 async def unpin(records: RecordStore, clock: Clock, watch: Watch, thread: str, name: str) -> None:
     """See `Upkeep.unpin`."""
     while True:
-        loaded = await records.load(thread, ROOT_NS, None)
-        names = await records.branches(thread)
+        loaded = await _read(records.load(thread, ROOT_NS, None), thread, "unpinned")
+        names = await _read(records.branches(thread), thread, "unpinned")
         if name not in names:
             known = ", ".join(map(repr, names)) or "none"
             raise UnknownBranch(f"thread {thread!r} has no name {name!r} (it has {known})", thread=thread, key=name)
         if await _named(records, clock, watch, loaded.thread, BranchRow(name, None)):
             return
+
+
+async def _read(call: Awaitable[T], thread: str, what: str) -> T:
+    return await attempt(
+        call, f"thread {thread!r} could not be {what}", "It is as it was; mend the cause and try again", thread
+    )
 
 
 async def _named(records: RecordStore, clock: Clock, watch: Watch, thread: ThreadRow, row: BranchRow) -> bool:

@@ -7,9 +7,9 @@ in between loses nothing, and a sweep that is killed is carried on by the next o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.checkpoint import lease
 from perdure.checkpoint.index_records import ThreadFilter
@@ -18,15 +18,17 @@ from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, ThreadRow
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
 from perdure.checkpoint.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
-from perdure.checkpoint.saving import save
+from perdure.checkpoint.saving import attempt, save
 from perdure.checkpoint.survey import BUDGET, Removal
 from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
-from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted
+from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted, UnknownThread
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
     from perdure.clock import Clock
+
+T = TypeVar("T")
 
 BATCH = 1000
 """Rows that one commit takes away."""
@@ -34,6 +36,10 @@ PAGE = 1000
 """Threads that are read at a time."""
 RECLAIMED = 1 << 22
 """Bytes that are given back at a time: other callers wait that long."""
+NOT_FOUND = "the threads to prune could not be looked for"
+NOT_RECLAIMED = "threads were pruned, but the room that they left could not be given back"
+INTACT = "What was stored before is intact; mend the cause and prune again"
+PRUNE_AGAIN = "It is used for what is stored next; mend the cause and prune again to give it back"
 TRIES = 5
 """How often a thread that others write to is looked at again before it counts as busy."""
 
@@ -69,26 +75,45 @@ class Pruner:
         )
 
     async def threads(self, names: Iterable[str] | None, prefix: str = "") -> Pruned:
-        """Prune threads: the named ones, or all whose ids begin with a prefix."""
+        """Prune threads: the named ones, or all whose ids begin with a prefix.
+
+        Raises:
+            UnknownThread: there is none of a name; nothing was taken away.
+            SaveFailed: the database failed.
+        """
         total = Pruned(dry_run=self._dry_run)
         async for row in self._rows(names, prefix):
             total.add(await self._expired(row) or await self.thread(row))
-        while not self._dry_run and (freed := await self._records.reclaim(RECLAIMED)):
+        while not self._dry_run and (freed := await attempt(self._records.reclaim(RECLAIMED), NOT_RECLAIMED, PRUNE_AGAIN)):
             total.reclaimed += freed
         return total
 
     async def _rows(self, names: Iterable[str] | None, prefix: str) -> AsyncGenerator[ThreadRow, None]:
         if names is not None:
-            for name in names:
-                found = (await self._records.rows(name, None, 1, contents=False)).thread
-                if found is not None:
-                    yield found
+            for found in await self._known([*names]):
+                yield found
             return
         after: str | None = None
-        while rows := await self._records.threads(after=after, limit=PAGE, wanted=ThreadFilter(prefix=prefix)):
+        wanted = ThreadFilter(prefix=prefix)
+        while rows := await attempt(self._records.threads(after=after, limit=PAGE, wanted=wanted), NOT_FOUND, INTACT):
             for row in rows:
                 yield row
             after = rows[-1].thread
+
+    async def _known(self, names: Sequence[str]) -> list[ThreadRow]:
+        """The threads of these names. A mistyped one must not look like a thread with nothing to take away."""
+        found = {name: (await self._asked(self._records.rows(name, None, 1, contents=False), name)).thread for name in names}
+        unknown = [name for name, row in found.items() if row is None]
+        if unknown:
+            raise UnknownThread(
+                f"there is no thread {' nor '.join(map(repr, unknown))} to prune, so nothing was taken away: check the ids and the "
+                "saver; list_threads() shows the threads that there are",
+                thread=unknown[0],
+            )
+        return [row for row in found.values() if row is not None]
+
+    async def _asked(self, call: Awaitable[T], thread: str) -> T:
+        return await attempt(call, f"thread {thread!r} could not be pruned", INTACT, thread)
 
     # -- whole threads ----------------------------------------------------------------------------------------------------
 
@@ -97,7 +122,10 @@ class Pruner:
         now = self._clock.now_ns()
         if self._ttl_ns is None or row.updated_ns >= now - self._ttl_ns or row.status == "interrupted":
             return None
-        if not lease.is_free(row.lease) or await self._records.branches(row.thread):
+        if not lease.is_free(row.lease):
+            return None
+        names = await self._asked(self._records.branches(row.thread), row.thread)
+        if names:
             return None
         try:
             outline = await self._outline(row.thread, held=True)
@@ -162,7 +190,7 @@ class Pruner:
             outline: Outline | None = None
             after: Place | None = None
             while True:
-                found, rows = await self._records.rows(thread, after, BUDGET, contents=False)
+                found, rows = await self._asked(self._records.rows(thread, after, BUDGET, contents=False), thread)
                 now = found or ThreadRow(thread)
                 if outline is None:
                     outline = Outline(now)
@@ -190,7 +218,8 @@ class Pruner:
         """The rows as they are to be: what they say is the same, on other ancestors."""
         if not rewrites:
             return []
-        found = {one.row.n: one for one in await self._records.several(thread, [(r.ns, r.n) for r in rewrites]) if one.row}
+        read = await self._asked(self._records.several(thread, [(r.ns, r.n) for r in rewrites]), thread)
+        found = {one.row.n: one for one in read if one.row}
         rows: list[CheckpointRow] = []
         for rewrite in rewrites:
             loaded = found.get(rewrite.n)

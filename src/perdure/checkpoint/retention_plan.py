@@ -26,7 +26,6 @@ from perdure.checkpoint.records import (
     WriteRow,
 )
 from perdure.checkpoint.retention import Pruned, Retention, chosen, rule_for
-from perdure.checkpoint.rows import checkpoint_body, write_body
 from perdure.checkpoint.survey import Removal
 from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.constants import NS_SEP
@@ -47,7 +46,7 @@ class Node(NamedTuple):
         origins: under which writes and pointers of its tasks are filed.
         memories: numbers of the checkpoints that are what subgraphs remember.
         changes: the numbers of value rows that its channels refer to; None for a channel that it emptied.
-        bytes: how long its body is.
+        bytes: how long its body is, as it is stored.
     """
 
     n: int
@@ -125,24 +124,24 @@ class Outline:
         """Take in some of the rows."""
         self.namespaces.update(some.namespaces)
         self.branches.update(some.branches)
-        self.nodes.update((row.n, _node(row)) for row in some.checkpoints)
+        nodes = zip(some.checkpoints, some.checkpoint_sizes, strict=True)
+        self.nodes.update((row.n, _node(row, size)) for row, size in nodes)
         self.children += some.children
-        self.writes.update((write.key, write) for write in map(_filed, some.writes))
+        filed = map(_filed, some.writes, some.write_sizes)
+        self.writes.update((write.key, write) for write in filed)
         self.sizes.update(some.sizes)
 
 
-def _node(row: CheckpointRow) -> Node:
+def _node(row: CheckpointRow, size: int) -> Node:
     waiting = ((path, task.origin) for task in (*row.frontier, *row.deferred) for path in one_by_one(task.path))
     changes = {key: None if entry is None else tuple(spans_of([entry])) for key, entry in row.changes.items()}
     origins = frozenset(origins_of(row))
     memories = tuple(row.memories.values())
-    size = len(checkpoint_body(row))
     return Node(row.n, row.ns, row.id, row.parent, row.base, row.full, tuple(waiting), origins, memories, changes, size)
 
 
-def _filed(row: WriteRow) -> Filed:
+def _filed(row: WriteRow, size: int) -> Filed:
     key = (row.ns, row.origin, row.path, row.kind)
-    size = len(write_body(row.items))
     return Filed(key, tuple(item.channel for item in row.items), tuple(spans_of((), [row])), size)
 
 

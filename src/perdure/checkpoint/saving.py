@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from typing import TypeVar
+
 from perdure.checkpoint.records import Commit, RecordStore, StaleLoad
 from perdure.errors import CorruptRecord, InvalidArgument, InvalidCall, PerdureError, SaveFailed, WrongType
 
@@ -9,6 +12,8 @@ FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
 """Errors of this library that a saver raises because of itself, or of its file, and not of what it was asked."""
 
 RESUME = "resume with invoke(None, config)"
+
+T = TypeVar("T")
 
 
 async def save(records: RecordStore, commit: Commit, *, what: str = "saved", then: str = RESUME) -> None:
@@ -62,7 +67,32 @@ async def delete(records: RecordStore, thread: str) -> None:
         ) from error
 
 
-def failed(what: str, error: Exception, then: str, thread: str) -> SaveFailed:
+async def attempt(call: Awaitable[T], what: str, then: str, thread: str | None = None) -> T:
+    """One question or write of a method that stores something, other than its commit.
+
+    Args:
+        call: of the record store, and of nothing else.
+        what: what the method could not do, if it fails.
+        then: how things stand then, and what to do.
+        thread: about which it was.
+
+    Raises:
+        SaveFailed: the database failed; `__cause__` says how. A verdict, of damage too, is raised as it is.
+    """
+    try:
+        return await call
+    except Exception as error:
+        if isinstance(error, (PerdureError, StaleLoad)):
+            raise
+        raise failed(what, error, then, thread) from error
+
+
+def is_of_database(error: BaseException) -> bool:
+    """Whether it says that a database failed, which others would find too, and not that one thread cannot be stored."""
+    return isinstance(error, SaveFailed) and error.__cause__ is not None
+
+
+def failed(what: str, error: Exception, then: str, thread: str | None) -> SaveFailed:
     """The error for a write that the database did not take."""
     notes = "; ".join(getattr(error, "__notes__", ()))
     why = f"{type(error).__name__}: {error}{f' ({notes})' if notes else ''}"

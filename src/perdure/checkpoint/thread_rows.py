@@ -19,6 +19,7 @@ class ThreadRows:
         namespaces: names by number, without the root's.
         branches: numbers of the checkpoints at the tips, by name.
         checkpoints, children, writes: rows.
+        checkpoint_sizes, write_sizes: how many bytes the bodies of these have as they are stored, in the same order.
         sizes: how many bytes a value row holds, by number.
         values: the value rows, if they were read with their contents.
         damaged: number and table of the rows that cannot be read.
@@ -29,6 +30,8 @@ class ThreadRows:
     checkpoints: list[CheckpointRow] = field(default_factory=list)
     children: list[ChildRow] = field(default_factory=list)
     writes: list[WriteRow] = field(default_factory=list)
+    checkpoint_sizes: list[int] = field(default_factory=list)
+    write_sizes: list[int] = field(default_factory=list)
     sizes: dict[int, int] = field(default_factory=dict)
     values: dict[int, Packed] = field(default_factory=dict)
     damaged: list[tuple[int, str]] = field(default_factory=list)
@@ -67,9 +70,11 @@ def _put(found: ThreadRows, row: RawRow) -> None:
     elif kind == CHECKPOINT:
         ns, n, packed_id = key
         found.checkpoints.append(checkpoint_row(n, ns, packed_id, body))
+        found.checkpoint_sizes.append(len(body))
     elif kind == WRITE:
         ns, origin, path, write_kind = key
         found.writes.append(WriteRow(ns, origin, path, write_kind, write_items(body)))
+        found.write_sizes.append(len(body))
     elif len(key) == 3:
         found.sizes[key[0]] = key[2]
     else:

@@ -76,6 +76,7 @@ class Upkeep:
 
         Raises:
             InvalidConfig: a number is not positive, or nothing says what may go.
+            UnknownThread: there is no such thread; nothing was taken away, of the others neither.
             SaveFailed: the database failed; the batches before are gone, the rest is as it was.
         """
         given = (keep_last, older_than, namespaces, max_bytes)

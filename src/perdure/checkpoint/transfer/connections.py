@@ -87,7 +87,10 @@ class OutFile:
     def abandon(self) -> None:
         """Remove what was written, where that can be done."""
         if self._path is not None and self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError:
+                pass  # the disk is full, so what was buffered cannot be written; it is closed all the same
             self._partial.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.bridge import run_blocking
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.saving import attempt, is_of_database
 from perdure.checkpoint.transfer.flow import Source, contents_of, copied, has
 from perdure.checkpoint.transfer.port import MovableRecords, movable
 from perdure.clock import Clock
@@ -14,6 +15,8 @@ from perdure.errors import PerdureError, ThreadExists, WrongType
 
 PAGE = 64
 """Threads that are asked for at a time."""
+NOT_FOUND = "the threads to copy could not be looked for"
+CALL_AGAIN = "What was copied before is there; mend the cause and call this again"
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ def copy_all(from_saver: Saver, to_saver: Saver) -> CopyReport:
 
     Raises:
         WrongType: one of them is no saver of this library.
+        SaveFailed: a database failed. What was copied before is there; call this again, and it goes on.
     """
     _check(from_saver, to_saver)
     return run_blocking(_all(movable(from_saver.blocking()), movable(to_saver.blocking()), from_saver.clock))
@@ -77,11 +81,13 @@ def _check(*savers: Any) -> None:
 async def _all(source: MovableRecords, target: MovableRecords, clock: Clock) -> CopyReport:
     report = CopyReport()
     after: str | None = None
-    while page := await source.threads(after=after, limit=PAGE):
+    while page := await attempt(source.threads(after=after, limit=PAGE), NOT_FOUND, CALL_AGAIN):
         for row in page:
             try:
                 await _one(source, target, row.thread, clock, report)
             except PerdureError as error:
+                if is_of_database(error):
+                    raise
                 report.refused[row.thread] = error
         after = page[-1].thread
     return report
@@ -94,7 +100,7 @@ async def _one(source: MovableRecords, target: MovableRecords, thread: str, cloc
         report.rows += (await copied(here, target, thread, clock)).rows
         report.copied += 1
         return
-    ours, theirs = await here.begin(), await there.begin()
+    ours, theirs = await here.attempted(here.begin()), await there.attempted(there.begin())
     same = (ours.head, ours.next_n, ours.newest) == (theirs.head, theirs.next_n, theirs.newest)
     if not same or await contents_of(here) != await contents_of(there):
         raise ThreadExists(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from dataclasses import replace
+from typing import TypeVar
 
 from perdure.checkpoint import identity, lease
 from perdure.checkpoint.records import ThreadRow
+from perdure.checkpoint.saving import attempt
 from perdure.checkpoint.survey import BUDGET, Stretch
 from perdure.checkpoint.transfer.arrivals import exists
 from perdure.checkpoint.transfer.connections import InFile, OutFile, Work
@@ -16,6 +18,10 @@ from perdure.checkpoint.transfer.port import Arrival, MovableRecords
 from perdure.checkpoint.transfer.raw import Contents, RawRow, Tally, place
 from perdure.clock import Clock
 from perdure.errors import SaveFailed, ThreadBusy, UnknownThread
+
+T = TypeVar("T")
+
+NOTHING_STORED = "Nobody sees any of it; mend the cause and call this again"
 
 
 class Source:
@@ -74,19 +80,41 @@ class Source:
                     thread=self._thread,
                 )
 
+    async def attempted_stretches(self) -> AsyncGenerator[list[RawRow], None]:
+        """As `stretches`, for who stores them.
+
+        Raises:
+            SaveFailed: the database failed.
+        """
+        async with aclosing(self.stretches()) as stretches:
+            while rows := await self.attempted(anext(stretches, None)):
+                yield rows
+
+    async def attempted(self, call: Awaitable[T]) -> T:
+        """What this source was asked, for who stores it.
+
+        Raises:
+            SaveFailed: the database failed.
+        """
+        return await attempt(call, f"thread {self._thread!r} could not be copied", NOTHING_STORED, self._thread)
+
 
 async def contents_of(source: Source) -> Contents:
     """What a thread consists of; `source` has begun."""
     tally = Tally()
-    async with aclosing(source.stretches()) as stretches:
+    async with aclosing(source.attempted_stretches()) as stretches:
         async for rows in stretches:
             tally.add(rows)
     return tally.contents()
 
 
 async def has(records: MovableRecords, thread: str) -> bool:
-    """Whether there is such a thread."""
-    return (await records.rows(thread, None, 1)).thread is not None
+    """Whether there is such a thread.
+
+    Raises:
+        SaveFailed: the database failed.
+    """
+    return (await _bringing(records.rows(thread, None, 1), thread)).thread is not None
 
 
 async def bring(
@@ -96,32 +124,36 @@ async def bring(
 
     Raises:
         ThreadExists: there is one.
-        SaveFailed: what was read back is not what was written.
+        SaveFailed: the database failed, or what was read back is not what was written.
     """
-    if await has(records, thread.thread):
-        raise exists(thread.thread)
+    name = thread.thread
+    if await has(records, name):
+        raise exists(name)
     now = clock.now_ns()
     arrival = Arrival(os.urandom(16).hex(), identity.holder("", now), now)
-    await records.arrive(arrival)
+    await _bringing(records.arrive(arrival), name)
     try:
         tally = Tally()
         async with aclosing(stretches):
             async for rows in stretches:
                 arrival.now_ns = clock.now_ns()
-                await records.stage(arrival, rows)
+                await _bringing(records.stage(arrival, rows), name)
                 tally.add(rows)
         contents = tally.contents()
-        stored = await _read_back(records, arrival)
+        stored = await _bringing(_read_back(records, arrival), name)
         if stored != contents:
             raise SaveFailed(
-                f"thread {thread.thread!r} was not stored: the database holds {stored}, where {contents} was written",
-                thread=thread.thread,
+                f"thread {name!r} was not stored: the database holds {stored}, where {contents} was written", thread=name
             )
-        await records.admit(arrival, thread)
+        await _bringing(records.admit(arrival, thread), name)
     except BaseException:
         await _discard(records, arrival)
         raise
     return contents
+
+
+async def _bringing(call: Awaitable[T], thread: str) -> T:
+    return await attempt(call, f"thread {thread!r} could not be stored", NOTHING_STORED, thread)
 
 
 async def _discard(records: MovableRecords, arrival: Arrival) -> None:
@@ -146,8 +178,8 @@ async def copied(source: Source, target: MovableRecords, name: str, clock: Clock
     Raises:
         UnknownThread, ThreadBusy, ThreadExists, SaveFailed: nothing was stored.
     """
-    row = await source.begin()
-    return await bring(target, replace(row, thread=name), source.stretches(), clock)
+    row = await source.attempted(source.begin())
+    return await bring(target, replace(row, thread=name), source.attempted_stretches(), clock)
 
 
 async def exported(source: Source, file: OutFile, work: Work) -> Contents:

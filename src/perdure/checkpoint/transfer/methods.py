@@ -47,6 +47,7 @@ class Movable:
             UnknownThread: there is no such thread.
             ThreadBusy: a run holds it, or it was written to meanwhile. Nothing was stored.
             ThreadExists: the other id is taken. Nothing was stored.
+            SaveFailed: the database failed. Nothing was stored.
         """
         from perdure.checkpoint.transfer.flow import copied
 
@@ -73,6 +74,7 @@ class Movable:
         Raises:
             UnknownThread: there is no such thread.
             ThreadBusy: a run holds it, or it was written to meanwhile. No file is left then.
+            OSError: the file could not be written. None is left then, and one that was there is as it was.
             TypeError: this is no file for bytes.
         """
         from perdure.checkpoint.transfer.connections import BlockingWork, OutFile
@@ -101,6 +103,8 @@ class Movable:
             CorruptRecord: the file was cut off or altered, or is none. Nothing was stored.
             UnknownFormat: a newer version wrote it.
             ThreadExists: there is a thread of that id. Nothing was stored.
+            SaveFailed: the database failed. Nothing was stored.
+            OSError: the file could not be read. Nothing was stored.
             TypeError: this is no file for bytes.
         """
         from perdure.checkpoint.transfer.connections import BlockingWork, InFile

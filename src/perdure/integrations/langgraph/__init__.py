@@ -15,6 +15,7 @@ from typing import Any, Literal
 from perdure.bridge import run_blocking
 from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.saving import is_of_database
 from perdure.checkpoint.survey import BUDGET
 from perdure.checkpoint.transfer.connections import BlockingWork, SuspendingWork, Work
 from perdure.checkpoint.transfer.flow import bring, has
@@ -63,6 +64,7 @@ def import_threads(
         FileNotFoundError: there is no such file.
         CorruptRecord: the database has no such tables.
         MissingExtra: it is a Postgres URL, and psycopg is not installed.
+        SaveFailed: the saver's database failed. What was brought before is there; call this again, and it goes on.
     """
     return run_blocking(_import(source, saver, threads, types, messages, graph, BlockingWork()))
 
@@ -115,6 +117,8 @@ async def _one(
         await _bring(records, row, rows, saver.clock)
         coming.report.brought = True
     except (Refusal, PerdureError) as error:
+        if is_of_database(error):
+            raise
         coming.report.refused = str(error)
     return coming.report
 

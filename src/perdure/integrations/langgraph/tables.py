@@ -21,6 +21,9 @@ _CHECKPOINT = f"SELECT type, checkpoint, metadata FROM checkpoints {_HERE}"
 _WRITES = f"SELECT task_id, task_path, idx, channel, type, value FROM writes {_HERE}"
 _WRITES_WITHOUT_PATH = f"SELECT task_id, '', idx, channel, type, value FROM writes {_HERE}"
 
+_PG_NAMES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+# Asked for beforehand: a statement that fails would leave the transaction of somebody else's connection broken.
+_PG_TABLES = "SELECT count(to_regclass(name)) FROM unnest(%s::text[]) AS name"
 _PG_HERE = "WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s"
 _PG_CHECKPOINT = f"SELECT checkpoint, metadata FROM checkpoints {_PG_HERE}"
 _PG_WRITES = f"SELECT task_id, task_path, idx, channel, type, blob FROM checkpoint_writes {_PG_HERE}"
@@ -155,13 +158,22 @@ class PostgresTables:
     Args:
         connection: a psycopg connection.
         owned: close it in the end.
+
+    Raises:
+        CorruptRecord: there are no such tables.
     """
 
     def __init__(self, connection: Any, *, owned: bool) -> None:
         self._connection = connection
         self._owned = owned
+        ((found,),) = self._all(_PG_TABLES, [*_PG_NAMES])
+        if found != len(_PG_NAMES):
+            raise CorruptRecord(
+                f"this database has no tables {', '.join(map(repr, _PG_NAMES))} where it looks for tables (search_path): give the one that "
+                "LangGraph's PostgresSaver wrote"
+            )
 
-    def _all(self, statement: str, *given: str) -> list[Sequence[Any]]:
+    def _all(self, statement: str, *given: Any) -> list[Sequence[Any]]:
         # psycopg makes rows of the connection's own kind, often dicts; their order is that of the columns.
         cursor = self._connection.execute(statement, given)
         return [tuple(row.values()) if isinstance(row, dict) else row for row in cursor.fetchall()]
@@ -223,7 +235,12 @@ def open_tables(source: Any) -> Tables:
             import psycopg
         except ImportError:
             raise MissingExtra("reading a Postgres database", "postgres") from None
-        return PostgresTables(psycopg.connect(source, autocommit=True), owned=True)
+        opened = psycopg.connect(source, autocommit=True)
+        try:
+            return PostgresTables(opened, owned=True)
+        except BaseException:
+            opened.close()
+            raise
     if isinstance(source, (str, Path)):
         return _sqlite_file(source)
     connection = getattr(source, "conn", source)
