@@ -271,6 +271,10 @@ class MemoryRecords:
             found.children.setdefault(child.origin, {})[child.ns, child.path, child.call] = child
         self._move(found.row, commit, after)
         self._threads[commit.thread] = found
+        if commit.replaced or commit.removed is not None:
+            self._retain(found, commit)
+
+    def _retain(self, found: MemoryThread, commit: Commit) -> None:
         for row in commit.replaced:
             found.checkpoints[row.n] = row
         if commit.removed is not None:
@@ -291,10 +295,8 @@ class MemoryRecords:
             row.lease.expires_ns = after
         else:
             row.lease = after
-        if commit.next_n > row.next_n:
-            row.next_n = commit.next_n
-        if commit.newest > row.newest:
-            row.newest = commit.newest
+        row.next_n = max(row.next_n, commit.next_n)
+        row.newest = max(row.newest, commit.newest)
         if commit.head is not None:
             row.head = commit.head
         update = commit.update

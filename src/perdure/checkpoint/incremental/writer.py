@@ -338,7 +338,6 @@ class ValueWriter:
 
     def forget(self, key: str) -> None:
         """A channel's value is no longer stored by element."""
-
         if key in self._trackers:
             self._accepting.append(lambda: self._trackers.pop(key, None))
 

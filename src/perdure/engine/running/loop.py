@@ -8,7 +8,7 @@ a step's commit is in flight while the next step's nodes run; nothing that they 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from perdure.bridge import inner
@@ -51,8 +51,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
             yield told
             told = []
         todo = tasks if opened.restored is None else _to_run(tasks)
-        if not run.quiet:
-            telling.started(run, told, todo)
+        telling.started(run, told, todo)
         if run.cache is not None and todo:
             todo = await cached.replay(run, todo, told)
         if told and (run.journal is None or not run.journal.session.in_flight):
@@ -60,8 +59,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
             told = []
         if len(todo) == 1 and not told and run.quiet_inside and not run.program.step_timeout and run.runner.can_inline(todo[0]):
             await _inline(run, todo[0], told)
-            if not run.quiet:
-                telling.ended(run, told, todo[0])
+            telling.ended(run, told, todo[0])
         elif todo:
             running = together(run, tasks, todo, told)
             try:
@@ -76,8 +74,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
         move = run.move
         opened.restored = None
         tasks = tasks_of(run) if move == "go" or "checkpoints" in run.modes or "debug" in run.modes else []
-        if not run.quiet:
-            _tell_step(run, told, tasks)
+        _tell_step(run, told, tasks)
     if move == "break":
         telling.breakpoint_reached(run, told)
         warn_of_unsaved_breakpoint(run)
@@ -167,10 +164,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     if journal is None:
         live.step += 1
         run.changed = live.advance(done, live.step)
-        if live.undone:
-            warn_of_changes(run, done)
-        if run.program.validate_state is not None:
-            _validate(run, run.program.validate_state, done)
+        _look_over(run, done)
         run.move = next_move(run, [task.node.name for task in done])
         return
     if journal.session.writes.in_flight:
@@ -193,10 +187,7 @@ async def _finish_step(run: Run, tasks: list[Task], told: Events) -> None:
     identity = journal.session.numbers.checkpoint(live.step)
     try:
         run.changed = live.advance(done, identity[0])
-        if live.undone:
-            warn_of_changes(run, done)
-        if run.program.validate_state is not None:
-            _validate(run, run.program.validate_state, done)
+        _look_over(run, done)
         journal.checkpoint(live, "loop", run.changed, identity=identity, ran=frontier.of_results(done), metadata=run.metadata)
     except BaseException as error:
         # The results were good, applying them was not: they are kept, so that only the mistake has to be mended (P2).
@@ -218,8 +209,13 @@ def _note(journal: Journal, live: Live, tasks: list[Task]) -> None:
             live.memories.update(task.memories)
 
 
-def _validate(run: Run, validate: Callable[..., None], done: list[Task]) -> None:
-    """Refuse values that do not fit the schema, after reducers and before they are stored (P32)."""
+def _look_over(run: Run, done: list[Task]) -> None:
+    """Warn of state that was changed in place; refuse values that do not fit the schema, after reducers and before they are stored (P32)."""
+    if run.live.undone:
+        warn_of_changes(run, done)
+    validate = run.program.validate_state
+    if validate is None:
+        return
     try:
         validate(run.live.view, frozenset(run.changed))
     except InvalidState as error:
@@ -260,6 +256,8 @@ def _tell_opening(run: Run, opened: Opened, told: Events, tasks: list[Task]) -> 
 
 
 def _tell_step(run: Run, told: Events, tasks: list[Task]) -> None:
+    if run.quiet:
+        return
     telling.values(run, told, run.changed)
     if run.journal is not None and run.journal.row is not None:
         telling.checkpointed(run, told, run.journal.row, run.live.view, tasks)
