@@ -248,7 +248,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         below = want.modes if want.subgraphs else NO_EVENTS
         own = checked(config)
         task = enclosing_task(self.program, own)
-        own_ways = {**settings.breaks(self.program), "keys": settings.output_keys}
+        own_ways = {**settings.breaks(self.program), "keys": settings.keys(self.program)}
         if task is not None:
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
             above = task.run.below
