@@ -397,6 +397,13 @@ def _renewed(kept: Kept, number: int) -> Kept:
 
 
 def _finished(run: Run, restored: Restored) -> list[Task]:
+    """The open tasks that have a result. Where everything open is dropped, a node that is gone matters only if its task has one."""
+    live, program = run.live, run.program
+    for path, origin in restored.paths(handlers=False):
+        at = int(path[1:]) if path.startswith("#") else None
+        if program.node(path if at is None else live.sends[at].node) is None and restored.result(origin, path) is None:
+            live.fired.pop(path, None)
+            live.open_sends.pop(-1 if at is None else at, None)
     tasks = tasks_of(run)
     for task in tasks:
         task.writes = restored.result(task.origin, task.path)
