@@ -7,6 +7,7 @@ would be the modern choice, but histories imported from elsewhere carry version 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NewType
 
@@ -96,6 +97,18 @@ def _process_node() -> str:
         random = int.from_bytes(os.urandom(6), "big") | 0x010000000000
         _node = (pid, f"{random:012x}")
     return _node[1]
+
+
+def address_text(conf: Mapping[str, Any], key: str) -> str:
+    """A part of an address in a config's `configurable`, such as "checkpoint_id"; "" if it is not there.
+
+    Raises:
+        InvalidConfig: it is no text.
+    """
+    found = conf.get(key) or ""
+    if not isinstance(found, str):
+        raise InvalidConfig(f"config['configurable'][{key!r}] must be text, got {type(found).__name__}", key=key)
+    return found
 
 
 def thread_text(thread: Any) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from tests.engine.colours import COLOURS, Colour
+from tests.promises.ways import SAVERS, open_saver
 
 
 @pytest.fixture(params=COLOURS, ids=lambda colour: colour.name)
@@ -16,10 +19,21 @@ def colour(request: pytest.FixtureRequest) -> Colour:
     return request.param  # type: ignore[no-any-return]
 
 
-@pytest.fixture(params=[False, True], ids=["no saver", "saver"])
-def saver(request: pytest.FixtureRequest) -> Any:
-    """A memory saver, or none."""
-    return InMemorySaver() if request.param else None
+@pytest.fixture(params=["no saver", *SAVERS])
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver | None]:
+    """A saver in memory, one on a file, or none."""
+    made = None if request.param == "no saver" else open_saver(request.param, tmp_path)
+    yield made
+    if made is not None:
+        made.close()
+
+
+@pytest.fixture(params=SAVERS)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver]:
+    """A saver in memory, and one on a file."""
+    made = open_saver(request.param, tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from perdure import END, START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidUpdateError, UnknownNode
 from perdure.runtime import Runtime
 from perdure.types import RunnableConfig, Send
@@ -160,7 +160,7 @@ def test_a_conditional_start_may_end_at_once(colour: Colour, saver: Any) -> None
     assert colour.invoke(graph.compile(saver), {"log": ["in"]}, thread()) == {"log": ["in"]}
 
 
-def test_P3_a_conditional_start_that_fails_keeps_the_input(colour: Colour, memory: InMemorySaver) -> None:
+def test_P3_a_conditional_start_that_fails_keeps_the_input(colour: Colour, kept: Saver) -> None:
     fails = [True]
 
     def path(state: Log) -> str:
@@ -168,7 +168,7 @@ def test_P3_a_conditional_start_that_fails_keeps_the_input(colour: Colour, memor
             raise ConnectionError("router down")
         return "x"
 
-    graph = StateGraph(Log).add_node("x", colour.says("x")).add_conditional_edges(START, colour.node(path)).compile(memory)
+    graph = StateGraph(Log).add_node("x", colour.says("x")).add_conditional_edges(START, colour.node(path)).compile(kept)
     with pytest.raises(ConnectionError, match="router down"):
         colour.invoke(graph, {"log": ["in"]}, thread())
     assert colour.state(graph, thread()).next == ("__start__",)
@@ -188,11 +188,11 @@ def test_a_path_function_may_take_config_and_runtime(colour: Colour) -> None:
     assert got == [("u", "first", "ctx")]
 
 
-def test_a_failing_path_function_fails_its_node(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_failing_path_function_fails_its_node(colour: Colour, kept: Saver) -> None:
     def path(_: Log) -> str:
         raise LookupError("no way")
 
-    graph = routed(colour, colour.node(path)).compile(memory)
+    graph = routed(colour, colour.node(path)).compile(kept)
     with pytest.raises(LookupError, match="no way") as caught:
         colour.invoke(graph, {"log": []}, thread())
     assert any("first" in note for note in caught.value.__notes__)

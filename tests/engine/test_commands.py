@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from perdure import END, START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import EmptyInputError, InvalidUpdateError, UnknownKey, UnknownNode, UnknownThread
 from perdure.types import Command, Overwrite, Send
 from tests.engine.colours import Colour, Log, thread
@@ -115,8 +115,8 @@ def test_a_command_for_a_parent_at_the_root_is_an_error(colour: Colour, saver: A
 # -- commands of callers --------------------------------------------------------------------------------------------------
 
 
-def test_a_caller_may_start_a_thread_with_a_command(colour: Colour, memory: InMemorySaver) -> None:
-    graph = commanded(colour, {"log": ["first"]}).compile(memory)
+def test_a_caller_may_start_a_thread_with_a_command(colour: Colour, kept: Saver) -> None:
+    graph = commanded(colour, {"log": ["first"]}).compile(kept)
     assert colour.invoke(graph, Command(update={"log": ["in"]}, goto="x"), thread())["log"] == ["in", "x"]
     assert colour.state(graph, thread()).values == {"log": ["in", "x"]}
 
@@ -126,8 +126,8 @@ def test_a_caller_may_jump_without_a_saver(colour: Colour) -> None:
     assert colour.invoke(graph, Command(goto=[Send("w", 1), "x"]))["log"] == ["x", 1]
 
 
-def test_a_caller_may_edit_and_jump_on_a_finished_thread(colour: Colour, memory: InMemorySaver) -> None:
-    graph = commanded(colour, {"log": ["first"]}).compile(memory)
+def test_a_caller_may_edit_and_jump_on_a_finished_thread(colour: Colour, kept: Saver) -> None:
+    graph = commanded(colour, {"log": ["first"]}).compile(kept)
     colour.invoke(graph, {"log": ["in"]}, thread())
     assert colour.invoke(graph, Command(update={"log": ["edit"]}, goto=Send("w", "w")), thread())["log"] == [
         "in",
@@ -137,8 +137,8 @@ def test_a_caller_may_edit_and_jump_on_a_finished_thread(colour: Colour, memory:
     ]
 
 
-def test_P50_a_callers_command_is_checked_before_anything_is_stored(colour: Colour, memory: InMemorySaver) -> None:
-    graph = commanded(colour, None).compile(memory)
+def test_P50_a_callers_command_is_checked_before_anything_is_stored(colour: Colour, kept: Saver) -> None:
+    graph = commanded(colour, None).compile(kept)
     colour.invoke(graph, {"log": ["in"]}, thread())
     before = len(colour.history(graph, thread()))
     with pytest.raises(UnknownNode):
@@ -157,20 +157,20 @@ def test_an_answer_without_a_saver_is_a_taught_error(colour: Colour) -> None:
         colour.invoke(commanded(colour, None).compile(), Command(resume=1))
 
 
-def test_P3_an_answer_for_a_thread_that_does_not_exist_says_so(colour: Colour, memory: InMemorySaver) -> None:
+def test_P3_an_answer_for_a_thread_that_does_not_exist_says_so(colour: Colour, kept: Saver) -> None:
     with pytest.raises(UnknownThread, match="'t'"):
-        colour.invoke(commanded(colour, None).compile(memory), Command(resume=1), thread())
+        colour.invoke(commanded(colour, None).compile(kept), Command(resume=1), thread())
 
 
-def test_P3_going_on_with_nothing_says_so(colour: Colour, memory: InMemorySaver) -> None:
+def test_P3_going_on_with_nothing_says_so(colour: Colour, kept: Saver) -> None:
     with pytest.raises(UnknownThread, match="Received no input"):
-        colour.invoke(commanded(colour, None).compile(memory), None, thread())
+        colour.invoke(commanded(colour, None).compile(kept), None, thread())
     with pytest.raises(EmptyInputError, match="Received no input"):
         colour.invoke(commanded(colour, None).compile(), None)
 
 
-def test_an_empty_dict_is_an_input_and_none_is_not(colour: Colour, memory: InMemorySaver) -> None:
-    graph = commanded(colour, {"log": ["first"]}).compile(memory)
+def test_an_empty_dict_is_an_input_and_none_is_not(colour: Colour, kept: Saver) -> None:
+    graph = commanded(colour, {"log": ["first"]}).compile(kept)
     assert colour.invoke(graph, {}, thread())["log"] == ["first"]
     steps = len(colour.history(graph, thread()))
     assert colour.invoke(graph, None, thread())["log"] == ["first"], "a finished thread stays as it is"

@@ -11,6 +11,7 @@ import pytest
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.config import get_stream_writer
+from perdure.errors import InvalidConfig, UnknownKey
 from perdure.types import StreamWriter
 from tests.engine.colours import COLOURS, Colour, Log, thread
 
@@ -144,6 +145,21 @@ def test_output_keys_restrict_results_and_values(colour: Colour, saver: Any) -> 
     graph = two(colour).compile(saver)
     assert colour.invoke(graph, {"log": []}, thread("1"), output_keys="log") == ["a", "b"]
     assert colour.invoke(graph, {"log": []}, thread("2"), output_keys=["log"]) == {"log": ["a", "b"]}
+
+
+@pytest.mark.parametrize("keys", ["lug", ["lug"], ("log", "lug"), [5], [["log"]], "__start__"])
+def test_P50_an_output_key_that_the_state_does_not_have_is_an_error(colour: Colour, saver: Any, keys: Any) -> None:
+    graph = two(colour).compile(saver)
+    for mode in ("values", "updates"):
+        with pytest.raises(UnknownKey, match="output_keys names the key"):
+            colour.stream(graph, {"log": []}, thread(), stream_mode=mode, output_keys=keys)
+        with pytest.raises(UnknownKey, match="its keys are 'log'"):
+            colour.invoke(graph, {"log": []}, thread(), stream_mode=mode, output_keys=keys)
+    for wrong in (5, b"log", object()):
+        with pytest.raises(InvalidConfig, match="output_keys must be"):
+            colour.invoke(graph, {"log": []}, thread(), output_keys=wrong)
+    if saver is not None:
+        assert colour.history(graph, thread()) == []
 
 
 def test_printing_does_not_change_what_comes(colour: Colour, capsys: pytest.CaptureFixture[str]) -> None:

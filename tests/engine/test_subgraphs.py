@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from perdure import END, START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidConfig
 from perdure.runtime import Runtime
 from perdure.types import Command, Send, StreamWriter, interrupt
@@ -90,10 +91,8 @@ def around(colour: Colour, inner: Any, node: Any = None) -> StateGraph[Any, Any,
     return graph.add_edge(START, "sub").add_edge("sub", "after")
 
 
-def test_a_question_inside_a_subgraph_pauses_the_parent_and_its_answer_goes_on_there(
-    colour: Colour, memory: InMemorySaver
-) -> None:
-    graph = around(colour, asking().compile()).compile(memory)
+def test_a_question_inside_a_subgraph_pauses_the_parent_and_its_answer_goes_on_there(colour: Colour, kept: Saver) -> None:
+    graph = around(colour, asking().compile()).compile(kept)
     out = colour.invoke(graph, {"log": []}, thread())
     assert [pause.value for pause in out["__interrupt__"]] == ["q"]
     state = colour.state(graph, thread(), subgraphs=True)
@@ -107,7 +106,7 @@ def test_a_question_inside_a_subgraph_pauses_the_parent_and_its_answer_goes_on_t
     assert colour.invoke(graph, Command(resume="r"), thread()) == {"log": ["before", "r", "after"]}
 
 
-def test_a_question_inside_a_called_subgraph_does_the_same(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_question_inside_a_called_subgraph_does_the_same(colour: Colour, kept: Saver) -> None:
     inner = asking().compile()
     entered: list[int] = []
 
@@ -115,14 +114,14 @@ def test_a_question_inside_a_called_subgraph_does_the_same(colour: Colour, memor
         entered.append(1)
         return {"log": inner.invoke({"log": []})["log"]}
 
-    graph = around(colour, None, node).compile(memory)
+    graph = around(colour, None, node).compile(kept)
     out = colour.invoke(graph, {"log": []}, thread())
     assert [pause.value for pause in out["__interrupt__"]] == ["q"]
     assert colour.invoke(graph, Command(resume="r"), thread()) == {"log": ["before", "r", "after"]}
     assert len(entered) == 2
 
 
-def test_finished_nodes_of_a_subgraph_do_not_run_again(colour: Colour, memory: InMemorySaver) -> None:
+def test_finished_nodes_of_a_subgraph_do_not_run_again(colour: Colour, kept: Saver) -> None:
     runs: list[str] = []
 
     def before(_: Log) -> dict[str, Any]:
@@ -130,14 +129,14 @@ def test_finished_nodes_of_a_subgraph_do_not_run_again(colour: Colour, memory: I
         return {"log": ["before"]}
 
     graph = StateGraph(Log).add_node("before", before).add_node("ask", lambda _: {"log": [interrupt("1"), interrupt("2")]})
-    outer = around(colour, graph.add_edge(START, "before").add_edge("before", "ask").compile()).compile(memory)
+    outer = around(colour, graph.add_edge(START, "before").add_edge("before", "ask").compile()).compile(kept)
     colour.invoke(outer, {"log": []}, thread())
     colour.invoke(outer, Command(resume="x"), thread())
     assert colour.invoke(outer, Command(resume="y"), thread()) == {"log": ["before", "x", "y", "after"]}
     assert runs == ["before"]
 
 
-def test_a_failure_inside_a_subgraph_comes_out_and_a_resume_goes_on_inside(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_failure_inside_a_subgraph_comes_out_and_a_resume_goes_on_inside(colour: Colour, kept: Saver) -> None:
     runs: list[str] = []
 
     def shaky(_: Log) -> dict[str, Any]:
@@ -157,7 +156,7 @@ def test_a_failure_inside_a_subgraph_comes_out_and_a_resume_goes_on_inside(colou
         .add_edge(START, "before")
         .add_edge("before", "shaky")
     )
-    graph = around(colour, inner.compile()).compile(memory)
+    graph = around(colour, inner.compile()).compile(kept)
     with pytest.raises(ConnectionError) as caught:
         colour.invoke(graph, {"log": []}, thread())
     assert any("'shaky'" in note for note in caught.value.__notes__)
@@ -165,15 +164,15 @@ def test_a_failure_inside_a_subgraph_comes_out_and_a_resume_goes_on_inside(colou
     assert runs == ["before", "shaky", "shaky"]
 
 
-def test_without_a_memory_of_its_own_each_call_of_a_subgraph_starts_afresh(colour: Colour, memory: InMemorySaver) -> None:
-    graph = around(colour, StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile()).compile(memory)
+def test_without_a_memory_of_its_own_each_call_of_a_subgraph_starts_afresh(colour: Colour, kept: Saver) -> None:
+    graph = around(colour, StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile()).compile(kept)
     assert colour.invoke(graph, {"log": []}, thread()) == {"log": ["a", "after"]}
     assert colour.invoke(graph, {"log": []}, thread()) == {"log": ["a", "after"]}
 
 
-def test_with_a_memory_of_its_own_a_subgraph_goes_on(colour: Colour, memory: InMemorySaver) -> None:
+def test_with_a_memory_of_its_own_a_subgraph_goes_on(colour: Colour, kept: Saver) -> None:
     inner = StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile(checkpointer=True)
-    graph = around(colour, inner).compile(memory)
+    graph = around(colour, inner).compile(kept)
     assert colour.invoke(graph, {"log": ["1"]}, thread()) == {"log": ["1", "a", "after"]}
     assert colour.invoke(graph, {"log": ["2"]}, thread()) == {"log": ["1", "a", "2", "a", "after"]}
     assert colour.invoke(graph, {"log": ["x"]}, thread("other")) == {"log": ["x", "a", "after"]}
@@ -187,7 +186,7 @@ def test_a_memory_of_its_own_needs_a_saver_around_and_cannot_be_a_root(colour: C
         colour.invoke(inner, {"log": []}, thread())
 
 
-def test_a_subgraph_that_keeps_nothing_runs_again_as_a_whole(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_subgraph_that_keeps_nothing_runs_again_as_a_whole(colour: Colour, kept: Saver) -> None:
     runs: list[str] = []
 
     def before(_: Log) -> dict[str, Any]:
@@ -196,7 +195,7 @@ def test_a_subgraph_that_keeps_nothing_runs_again_as_a_whole(colour: Colour, mem
 
     inner = StateGraph(Log).add_node("before", before).add_node("ask", lambda _: {"log": [interrupt("q")]})
     inner.add_edge(START, "before").add_edge("before", "ask")
-    graph = around(colour, inner.compile(checkpointer=False)).compile(memory)
+    graph = around(colour, inner.compile(checkpointer=False)).compile(kept)
     assert [pause.value for pause in colour.invoke(graph, {"log": []}, thread())["__interrupt__"]] == ["q"]
     assert colour.invoke(graph, Command(resume="r"), thread()) == {"log": ["before", "r", "after"]}
     assert runs == ["before", "before"]
@@ -225,11 +224,11 @@ def test_a_send_may_start_a_subgraph(colour: Colour, saver: Any) -> None:
     assert colour.invoke(graph.compile(saver), {"log": []}, thread()) == {"log": ["x", "x!", "y", "y!"]}
 
 
-def test_subgraphs_run_in_parallel_and_keep_apart(colour: Colour, memory: InMemorySaver) -> None:
+def test_subgraphs_run_in_parallel_and_keep_apart(colour: Colour, kept: Saver) -> None:
     graph = StateGraph(Log)
     for name in "ab":
         graph.add_node(name, asking().compile()).add_edge(START, name)
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     out = colour.invoke(compiled, {"log": []}, thread())
     assert [pause.value for pause in out["__interrupt__"]] == ["q", "q"]
     first, second = (pause.id for pause in out["__interrupt__"])
@@ -238,13 +237,13 @@ def test_subgraphs_run_in_parallel_and_keep_apart(colour: Colour, memory: InMemo
     assert colour.invoke(compiled, Command(resume={second: "B"}), thread())["log"] == ["before", "A", "before", "B"]
 
 
-def test_several_subgraphs_called_by_one_node_have_namespaces_of_their_own(colour: Colour, memory: InMemorySaver) -> None:
+def test_several_subgraphs_called_by_one_node_have_namespaces_of_their_own(colour: Colour, kept: Saver) -> None:
     inner = child(colour)
 
     def node(_: Parent) -> dict[str, Any]:
         return {"mine": "".join(inner.invoke({"word": word})["word"] for word in ("a", "bb"))}
 
-    graph = StateGraph(Parent).add_node("n", node).add_edge(START, "n").compile(memory)
+    graph = StateGraph(Parent).add_node("n", node).add_edge(START, "n").compile(kept)
     events = colour.stream(graph, {"word": "w"}, thread(), subgraphs=True)
     spaces = list(dict.fromkeys(space for space, _ in events))
     assert [len(space) for space in spaces] == [1, 2, 0]
@@ -295,20 +294,20 @@ def test_a_subgraph_inherits_context_store_and_config(colour: Colour) -> None:
     assert seen == [("ctx", store, "u", ["t"])] * 2
 
 
-def test_a_breakpoint_inside_a_subgraph_stops_the_parent(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_breakpoint_inside_a_subgraph_stops_the_parent(colour: Colour, kept: Saver) -> None:
     inner = (
         StateGraph(Log).add_node("a", colour.says("a")).add_node("b", colour.says("b")).add_edge(START, "a").add_edge("a", "b")
     )
-    graph = around(colour, inner.compile(interrupt_before=["b"])).compile(memory)
+    graph = around(colour, inner.compile(interrupt_before=["b"])).compile(kept)
     colour.invoke(graph, {"log": []}, thread())
     assert colour.state(graph, thread()).next == ("sub",)
     assert colour.state(graph, thread(), subgraphs=True).tasks[0].state.next == ("b",)
     assert colour.invoke(graph, None, thread()) == {"log": ["a", "b", "after"]}
 
 
-def test_three_levels(colour: Colour, memory: InMemorySaver) -> None:
+def test_three_levels(colour: Colour, kept: Saver) -> None:
     middle = StateGraph(Log).add_node("inner", asking().compile()).add_edge(START, "inner").compile()
-    graph = around(colour, middle).compile(memory)
+    graph = around(colour, middle).compile(kept)
     out = colour.invoke(graph, {"log": []}, thread())
     state = colour.state(graph, thread(), subgraphs=True)
     innermost = state.tasks[0].state.tasks[0].state
@@ -317,13 +316,13 @@ def test_three_levels(colour: Colour, memory: InMemorySaver) -> None:
     assert colour.invoke(graph, Command(resume="r"), thread()) == {"log": ["before", "r", "after"]}
 
 
-def test_a_graph_on_another_thread_is_a_run_of_its_own(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_graph_on_another_thread_is_a_run_of_its_own(colour: Colour, kept: Saver) -> None:
     other = StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile(InMemorySaver())
 
     async def node(_: Log) -> dict[str, Any]:
         return await other.ainvoke({"log": ["other"]}, thread("other"))  # type: ignore[no-any-return]
 
-    graph = StateGraph(Log).add_node("n", node).add_edge(START, "n").compile(memory)
+    graph = StateGraph(Log).add_node("n", node).add_edge(START, "n").compile(kept)
     assert colour.invoke(graph, {"log": []}, thread()) == {"log": ["other", "a"]}
     assert other.get_state(thread("other")).values == {"log": ["other", "a"]}
     assert asyncio.run(other.aget_state(thread())).values == {}

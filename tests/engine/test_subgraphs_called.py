@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidConfig
 from perdure.types import Command, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -57,15 +58,15 @@ def one_node(node: Any, saver: Any = None, state: Any = Log) -> Any:
 # --------------------------------------------------------------------------------------------------------------- several in one
 
 
-def test_two_that_ask_one_after_the_other(colour: Colour, memory: InMemorySaver) -> None:
-    graph = one_node(calls(colour, asking(colour, "1"), asking(colour, "2")), memory)
+def test_two_that_ask_one_after_the_other(colour: Colour, kept: Saver) -> None:
+    graph = one_node(calls(colour, asking(colour, "1"), asking(colour, "2")), kept)
     assert [pause.value for pause in colour.invoke(graph, {"log": []}, thread())["__interrupt__"]] == ["1"]
     assert [pause.value for pause in colour.invoke(graph, Command(resume="a"), thread())["__interrupt__"]] == ["2"]
     assert colour.invoke(graph, Command(resume="b"), thread())["log"] == [["before", "a"], ["before", "b"]]
 
 
-def test_two_that_ask_together(colour: Colour, memory: InMemorySaver) -> None:
-    graph = one_node(calls(colour, asking(colour, "1"), asking(colour, "2"), together=True), memory)
+def test_two_that_ask_together(colour: Colour, kept: Saver) -> None:
+    graph = one_node(calls(colour, asking(colour, "1"), asking(colour, "2"), together=True), kept)
     asked = {pause.value: pause.id for pause in colour.invoke(graph, {"log": []}, thread())["__interrupt__"]}
     assert set(asked) == {"1", "2"}
     left = colour.invoke(graph, Command(resume={asked["2"]: "b"}), thread())["__interrupt__"]
@@ -73,9 +74,9 @@ def test_two_that_ask_together(colour: Colour, memory: InMemorySaver) -> None:
     assert colour.invoke(graph, Command(resume="a"), thread())["log"] == [["before", "a"], ["before", "b"]]
 
 
-def test_the_same_graph_twice_with_states_of_their_own(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_same_graph_twice_with_states_of_their_own(colour: Colour, kept: Saver) -> None:
     inner = asking(colour)
-    graph = one_node(calls(colour, inner, inner), memory)
+    graph = one_node(calls(colour, inner, inner), kept)
     colour.invoke(graph, {"log": []}, thread())
     colour.invoke(graph, Command(resume="a"), thread())
     (task,) = colour.state(graph, thread(), subgraphs=True).tasks
@@ -86,7 +87,7 @@ def test_the_same_graph_twice_with_states_of_their_own(colour: Colour, memory: I
     assert colour.state(graph, thread()).values["log"] == [["before", "a"], ["before", "b"]]
 
 
-def test_different_graphs_called_by_one_node_are_read_each_as_itself(colour: Colour, memory: InMemorySaver) -> None:
+def test_different_graphs_called_by_one_node_are_read_each_as_itself(colour: Colour, kept: Saver) -> None:
     words = StateGraph(Word).add_node("w", colour.node(lambda _: {"word": interrupt("word?")})).add_edge(START, "w").compile()
     logs = asking(colour)
 
@@ -94,30 +95,30 @@ def test_different_graphs_called_by_one_node_are_read_each_as_itself(colour: Col
         which = state["log"][0]
         return {"log": [words.invoke({"word": ""})["word"]] if which == "words" else logs.invoke({"log": []})["log"]}
 
-    graph = one_node(node, memory)
+    graph = one_node(node, kept)
     for which, values in (("words", {"word": ""}), ("logs", {"log": ["before"]})):
         colour.invoke(graph, {"log": [which]}, thread(which))
         assert colour.state(graph, thread(which), subgraphs=True).tasks[0].state.values == values
 
 
-def test_graphs_in_a_dict_are_found(colour: Colour, memory: InMemorySaver) -> None:
+def test_graphs_in_a_dict_are_found(colour: Colour, kept: Saver) -> None:
     agents = {"a": asking(colour, "a?"), "b": asking(colour, "b?")}
 
     def node(state: Log) -> Any:
         return {"log": agents[state["log"][0]].invoke({"log": []})["log"]}
 
-    graph = one_node(node, memory)
+    graph = one_node(node, kept)
     colour.invoke(graph, {"log": ["b"]}, thread())
     assert colour.state(graph, thread(), subgraphs=True).tasks[0].state.values == {"log": ["before"]}
 
 
-def test_by_send_each_has_its_own_place(colour: Colour, memory: InMemorySaver) -> None:
+def test_by_send_each_has_its_own_place(colour: Colour, kept: Saver) -> None:
     inner = (
         StateGraph(Log).add_node("ask", colour.node(lambda state: {"log": [interrupt(state["log"][0])]})).add_edge(START, "ask")
     )
     builder = StateGraph(Log).add_node("sub", inner.compile())
     builder.add_conditional_edges(START, lambda _: [Send("sub", {"log": [word]}) for word in "xyz"], ["sub"])
-    graph = builder.compile(memory)
+    graph = builder.compile(kept)
     out = colour.invoke(graph, {"log": []}, thread())
     state = colour.state(graph, thread(), subgraphs=True)
     assert [task.state.values for task in state.tasks] == [{"log": [word]} for word in "xyz"]
@@ -161,8 +162,8 @@ def test_a_graph_may_be_its_own_subgraph(colour: Colour, saver: Any, config: boo
     assert colour.invoke(graph, {"depth": 0, "path": ""}, thread())["path"] == "0.1.2.3.end"
 
 
-def test_a_question_at_the_bottom_of_a_recursion(colour: Colour, memory: InMemorySaver) -> None:
-    graph = descending(colour, memory, 3, ask=True)
+def test_a_question_at_the_bottom_of_a_recursion(colour: Colour, kept: Saver) -> None:
+    graph = descending(colour, kept, 3, ask=True)
     assert colour.invoke(graph, {"depth": 0, "path": ""}, thread())["__interrupt__"]
     state = colour.state(graph, thread(), subgraphs=True)
     depths = []
@@ -174,15 +175,15 @@ def test_a_question_at_the_bottom_of_a_recursion(colour: Colour, memory: InMemor
     assert colour.state(graph, thread()).next == ()
 
 
-def test_a_recursion_is_listed_once(colour: Colour, memory: InMemorySaver) -> None:
-    graph = descending(colour, memory, 3)
+def test_a_recursion_is_listed_once(colour: Colour, kept: Saver) -> None:
+    graph = descending(colour, kept, 3)
     assert [name for name, _ in graph.get_subgraphs(recurse=True)] == ["n"]
 
 
 # ------------------------------------------------------------------------------------------------------- savers and durabilities
 
 
-def test_one_that_keeps_nothing_may_ask_twice(colour: Colour, memory: InMemorySaver) -> None:
+def test_one_that_keeps_nothing_may_ask_twice(colour: Colour, kept: Saver) -> None:
     entered: list[int] = []
 
     def twice(_: Log) -> Any:
@@ -192,7 +193,7 @@ def test_one_that_keeps_nothing_may_ask_twice(colour: Colour, memory: InMemorySa
     inner = StateGraph(Log).add_node("twice", colour.node(twice)).add_edge(START, "twice").compile(checkpointer=False)
     for name, node in (("node", inner), ("called", calls(colour, inner))):
         entered.clear()
-        graph = one_node(node, memory)
+        graph = one_node(node, kept)
         first = colour.invoke(graph, {"log": []}, thread(name))["__interrupt__"]
         second = colour.invoke(graph, Command(resume={first[0].id: "a"}), thread(name))["__interrupt__"]
         assert [first[0].value, second[0].value] == ["1", "2"]
@@ -200,16 +201,14 @@ def test_one_that_keeps_nothing_may_ask_twice(colour: Colour, memory: InMemorySa
         assert out["log"] == (["a", "b"] if name == "node" else [["a", "b"]])
         assert len(entered) == 3
         assert colour.state(graph, thread(name), subgraphs=True).tasks == ()
-        assert {each.config["configurable"]["checkpoint_ns"] for each in memory.list(thread(name))} == {""}
+        assert {each.config["configurable"]["checkpoint_ns"] for each in kept.list(thread(name))} == {""}
 
 
-def test_the_questions_of_one_that_keeps_nothing_have_the_same_ids_at_each_attempt(
-    colour: Colour, memory: InMemorySaver
-) -> None:
+def test_the_questions_of_one_that_keeps_nothing_have_the_same_ids_at_each_attempt(colour: Colour, kept: Saver) -> None:
     inner = asking(colour, checkpointer=False)
     other = StateGraph(Log).add_node("other", colour.node(lambda _: {"log": [interrupt("other?")]})).add_edge(START, "other")
     builder = StateGraph(Log).add_node("sub", inner).add_node("other", other.compile())
-    graph = builder.add_edge(START, "sub").add_edge(START, "other").compile(memory)
+    graph = builder.add_edge(START, "sub").add_edge(START, "other").compile(kept)
     asked = {pause.value: pause.id for pause in colour.invoke(graph, {"log": []}, thread())["__interrupt__"]}
     left = colour.invoke(graph, Command(resume={asked["other?"]: "o"}), thread())["__interrupt__"]
     assert [pause.id for pause in left] == [asked["?"]]
@@ -231,7 +230,7 @@ def test_inside_a_parent_the_parents_saver_counts_not_the_childs_own(colour: Col
     assert len(list(own.list(thread("alone")))) == 3
 
 
-def test_on_a_thread_of_its_own_it_is_a_run_of_its_own(colour: Colour, memory: InMemorySaver) -> None:
+def test_on_a_thread_of_its_own_it_is_a_run_of_its_own(colour: Colour, kept: Saver) -> None:
     own = InMemorySaver()
     inner = StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile(own)
 
@@ -241,16 +240,16 @@ def test_on_a_thread_of_its_own_it_is_a_run_of_its_own(colour: Colour, memory: I
     async def anode(_: Log) -> Any:
         return {"log": (await inner.ainvoke({"log": []}, thread("mine")))["log"]}
 
-    graph = one_node(anode if colour.nodes_async else node, memory)
+    graph = one_node(anode if colour.nodes_async else node, kept)
     colour.invoke(graph, {"log": []}, thread())
     colour.invoke(graph, {"log": []}, thread())
     assert colour.state(inner, thread("mine")).values == {"log": ["a", "a"]}
-    assert {each.config["configurable"]["checkpoint_ns"] for each in memory.list(thread())} == {""}
+    assert {each.config["configurable"]["checkpoint_ns"] for each in kept.list(thread())} == {""}
 
 
 @pytest.mark.parametrize("outer", ["sync", "async", "exit"])
 @pytest.mark.parametrize("inner", ["sync", "async", "exit"])
-def test_a_called_graph_may_have_a_durability_of_its_own(colour: Colour, memory: InMemorySaver, outer: Any, inner: Any) -> None:
+def test_a_called_graph_may_have_a_durability_of_its_own(colour: Colour, kept: Saver, outer: Any, inner: Any) -> None:
     child = StateGraph(Log)
     for name, before in (("a", START), ("b", "a"), ("c", "b")):
         child.add_node(name, colour.says(name)).add_edge(before, name)
@@ -262,28 +261,28 @@ def test_a_called_graph_may_have_a_durability_of_its_own(colour: Colour, memory:
     async def anode(_: Log) -> Any:
         return {"log": (await compiled.ainvoke({"log": []}, durability=inner))["log"]}
 
-    graph = one_node(anode if colour.nodes_async else node, memory)
+    graph = one_node(anode if colour.nodes_async else node, kept)
     colour.invoke(graph, {"log": []}, thread(), durability=outer)
-    spaces = [each.config["configurable"]["checkpoint_ns"] for each in memory.list(thread())]
+    spaces = [each.config["configurable"]["checkpoint_ns"] for each in kept.list(thread())]
     assert len([space for space in spaces if space]) == (1 if "exit" in (inner, outer) else 5)
     assert colour.state(graph, thread(), subgraphs=True).tasks[0].state.values == {"log": ["a", "b", "c"]}
     assert colour.invoke(graph, Command(resume="r"), thread(), durability=outer)["log"] == ["a", "b", "c", "r"]
 
 
-def test_an_unknown_durability_of_a_called_graph_is_an_error(colour: Colour, memory: InMemorySaver) -> None:
+def test_an_unknown_durability_of_a_called_graph_is_an_error(colour: Colour, kept: Saver) -> None:
     inner = asking(colour)
 
     def node(_: Log) -> Any:
         return inner.invoke({"log": []}, durability="never")
 
     with pytest.raises(InvalidConfig, match="durability must be one of"):
-        colour.invoke(one_node(node, memory), {"log": []}, thread())
+        colour.invoke(one_node(node, kept), {"log": []}, thread())
 
 
 # -------------------------------------------------------------------------------------------------------------------- different
 
 
-def test_a_node_may_translate_between_two_schemas(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_node_may_translate_between_two_schemas(colour: Colour, kept: Saver) -> None:
     words = (
         StateGraph(Word)
         .add_node("w", colour.node(lambda state: {"word": state["word"] + interrupt("more?")}))
@@ -297,7 +296,7 @@ def test_a_node_may_translate_between_two_schemas(colour: Colour, memory: InMemo
     async def anode(state: Log) -> Any:
         return {"log": [(await inner.ainvoke({"word": state["log"][-1]}))["word"]]}
 
-    graph = one_node(anode if colour.nodes_async else node, memory)
+    graph = one_node(anode if colour.nodes_async else node, kept)
     colour.invoke(graph, {"log": ["a"]}, thread())
     inside = colour.state(graph, thread(), subgraphs=True).tasks[0].state
     assert inside.values == {"word": "a"}

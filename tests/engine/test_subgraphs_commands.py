@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidUpdateError, UnknownKey, UnknownNode
 from perdure.types import Command, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -129,11 +129,11 @@ def test_a_command_beside_a_sibling_of_the_subgraph(colour: Colour, saver: Any) 
     assert colour.invoke(builder.compile(saver), {"log": []}, thread())["log"] == ["beside", "target"]
 
 
-def test_a_command_after_a_question(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_command_after_a_question(colour: Colour, kept: Saver) -> None:
     inner = commanding(
         colour, lambda: Command(graph=Command.PARENT, update={"log": [interrupt("?")]}, goto="target"), before=True
     )
-    graph = parent(colour, inner).compile(memory)
+    graph = parent(colour, inner).compile(kept)
     assert colour.invoke(graph, {"log": []}, thread())["__interrupt__"]
     assert colour.invoke(graph, Command(resume="yes"), thread())["log"] == ["yes", "target"]
     assert colour.state(graph, thread()).next == ()

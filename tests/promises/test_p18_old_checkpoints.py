@@ -10,7 +10,7 @@ import pytest
 from perdure.channels.delta import DeltaChannel
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
-from perdure.errors import UnknownCheckpoint, UnknownInterruptError
+from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownInterruptError
 from perdure.graph import START, StateGraph, add_messages
 from perdure.types import Command, Send, StateSnapshot
 from tests.promises.travelling import Ran, Seen, around, branches_of, changed, in_a_row, reviewed, side_by_side, stored
@@ -194,6 +194,61 @@ def test_P18_what_an_id_does_not_name_is_an_error(way: Way, saver: Saver):
             way.invoke(graph, None, config)
         with pytest.raises(UnknownCheckpoint):
             way.edit(graph, config, {"log": ["x"]})
+
+
+def elsewhere(way: Way, graph: Any, config: Any) -> list[Callable[[], Any]]:
+    """All calls that a checkpoint is addressed with."""
+    return [
+        lambda: way.state(graph, config),
+        lambda: way.state(graph, config, subgraphs=True),
+        lambda: way.history(graph, config),
+        lambda: way.history(graph, on(), before=config),
+        lambda: way.invoke(graph, None, config),
+        lambda: way.invoke(graph, {"log": []}, config),
+        lambda: way.invoke(graph, Command(resume="yes"), config),
+        lambda: way.invoke(graph, Command(update={"log": ["x"]}), config),
+        lambda: way.edit(graph, config, {"log": ["x"]}),
+        lambda: way.edit(graph, config, None, as_node="__copy__"),
+        lambda: way._do(graph, "get_children", config),
+        lambda: way._do(graph, "diff", config, on()),
+        lambda: way._do(graph, "diff", on(), config),
+        lambda: way._do(graph, "name_branch", config, "name"),
+    ]
+
+
+def test_P18_a_checkpoint_of_another_thread_is_none_of_this_one(way: Way, saver: Saver):
+    graph = in_a_row(Log, ("a", Ran(way)("a")), ("ask", Ran(way).asks("ask"))).compile(checkpointer=saver)
+    for thread in ("t", "other"):
+        way.invoke(graph, {"log": []}, on(thread))
+    rows = stored(saver)
+    for at in way.history(graph, on("other")):
+        for call in elsewhere(way, graph, on(checkpoint_id=at.config["configurable"]["checkpoint_id"])):
+            with pytest.raises(UnknownCheckpoint):
+                call()
+    assert stored(saver) == rows
+
+
+def test_P18_P39_the_id_of_a_checkpoint_is_text(way: Way, saver: Saver):
+    """A number would be taken for one of those by which the rows are filed."""
+    graph = in_a_row(Log, ("a", Ran(way)("a"))).compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    rows = stored(saver)
+    for wrong in (1, 1.5, b"x", ["x"], object()):
+        for call in (
+            *elsewhere(way, graph, on(checkpoint_id=wrong)),
+            lambda wrong=wrong: way._do(saver, "get_tuple", on(checkpoint_id=wrong)),
+            lambda wrong=wrong: way._do(saver, "get_tuple", on(checkpoint_ns=wrong)),
+            lambda wrong=wrong: list(saver.list(on(checkpoint_id=wrong))),
+            lambda wrong=wrong: list(saver.list(on(checkpoint_ns=wrong))),
+            lambda wrong=wrong: list(saver.list(on(), before=on(checkpoint_id=wrong))),
+            lambda wrong=wrong: way.put_writes(saver, on(checkpoint_ns="", checkpoint_id=wrong), [("log", ["x"])], "task"),
+            lambda wrong=wrong: way._do(saver, "pin", on(checkpoint_id=wrong), "name"),
+        ):
+            with pytest.raises(InvalidConfig, match="must be text"):
+                call()
+    assert stored(saver) == rows
+    none = on(checkpoint_id="")
+    assert way.state(graph, none).values == way.state(graph, on(checkpoint_id=None)).values == {"log": ["a"]}
 
 
 @pytest.mark.parametrize("kind", ["plain", "messages", "deltas"])

@@ -33,6 +33,7 @@ def with_conf(**more: Any) -> Any:
         ({**CONFIG, "tags": 5}, "list of texts"),
         ({"configurable": 5}, "must be a dict"),
         (with_conf(checkpoint_ns=5), "must be text"),
+        (with_conf(checkpoint_id=5), "must be text"),
         (with_conf(branch=5), "must be text"),
         (with_conf(thread_id=10**5000), "4300 digits"),
     ],

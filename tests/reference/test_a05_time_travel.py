@@ -99,6 +99,23 @@ def test_a_copy_is_a_sibling_of_what_it_copies(way: Way, saver: Saver) -> None:
     assert way.invoke(graph, None, config) == AFTER_B
 
 
+@pytest.mark.parametrize(
+    ("edits", "values", "following"),
+    [
+        ([({"bar": ["x"]}, "node_a")], {"foo": "a", "bar": ["a", "x"]}, ("node_b",)),
+        ([({"bar": ["x"]}, "node_a"), ({"bar": ["y"]}, "node_b")], {"foo": "a", "bar": ["a", "x", "y"]}, ("node_b",)),
+        ([({"bar": ["y"]}, "node_b")], {"foo": "a", "bar": ["a", "y"]}, ()),
+    ],
+)
+def test_a_copy_may_be_edited_at_once(
+    way: Way, saver: Saver, edits: list[Any], values: dict[str, Any], following: tuple[str, ...]
+) -> None:
+    graph = run_once(way, saver)
+    config = way.edit(graph, before_b(way, graph).config, edits, as_node="__copy__")
+    assert line(way.state(graph, config)) == (3, "update", values, following, [])
+    assert line(way.history(graph, on("1"))[1]) == (2, "fork", AFTER_A, ("node_b",), [])
+
+
 def test_new_input_at_an_old_checkpoint_is_its_child(way: Way, saver: Saver) -> None:
     graph = run_once(way, saver)
     config = before_b(way, graph).config

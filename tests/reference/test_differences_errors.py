@@ -20,6 +20,7 @@ from perdure.errors import (
     NotOffered,
     PerdureError,
     StoppedIteration,
+    TaskNotFound,
     UnknownCheckpoint,
     UnknownKey,
     UnknownNode,
@@ -162,6 +163,30 @@ def test_P50_an_input_that_is_no_state_is_refused_before_it_is_stored(way: Way, 
     with pytest.raises(InvalidUpdateError, match="Expected dict, got"):
         way.invoke(graph, given, on())
     assert way.history(graph, on()) == []
+
+
+@pytest.mark.parametrize("values", [Command(resume="x"), Command(graph=Command.PARENT, goto="z")], ids=str)
+def test_P50_an_edit_neither_answers_nor_commands_another_graph(way: Way, saver: Saver, values: Any) -> None:
+    graph = linear(way, saver)
+    with pytest.raises(InvalidUpdateError, match="an edit"):
+        way.edit(graph, on(), values, as_node="node_a")
+    assert way.history(graph, on()) == []
+
+
+def test_P50_a_copy_takes_no_values_but_edits(way: Way, saver: Saver) -> None:
+    graph = linear(way, saver)
+    way.invoke(graph, EMPTY, on())
+    with pytest.raises(InvalidUpdateError, match="list of StateUpdate"):
+        way.edit(graph, on(), {"foo": "x"}, as_node="__copy__")
+    assert len(way.history(graph, on())) == 4
+
+
+def test_P50_an_edit_stands_for_no_task_that_is_not_there(way: Way, saver: Saver) -> None:
+    graph = linear(way, saver)
+    way.invoke(graph, EMPTY, on())
+    with pytest.raises(TaskNotFound, match="'nowhere'"):
+        way.edit(graph, on(), {"foo": "x"}, as_node="node_a", task_id="nowhere")
+    assert len(way.history(graph, on())) == 4
 
 
 def test_P39_a_negative_limit_is_an_error(way: Way, saver: Saver) -> None:

@@ -94,3 +94,22 @@ def test_P22_an_edit_in_the_name_of_a_node_that_has_run_keeps_what_has_begun(way
     asked = way.state(graph, on()).interrupts
     way.edit(graph, on(), {"log": ["edit"]}, as_node="start")
     assert way.state(graph, on()).interrupts == asked
+
+
+def test_P22_an_edit_inside_a_subgraph_closes_the_question_for_the_parent_too(way: Way, saver: Saver) -> None:
+    graph = in_a_row(Log, ("sub", reviewed(Ran(way)))).compile(checkpointer=saver)
+    way.invoke(graph, {"log": []}, on())
+    way.edit(graph, innermost(way, graph).config, {"log": ["by hand"]}, as_node="review")
+    assert (way.state(graph, on()).interrupts, way.state(graph, on()).next) == ((), ("sub",))
+    assert way.invoke(graph, None, on())["log"] == ["a", "b", "c", "by hand"]
+
+
+def test_P21_in_a_snapshot_of_then_the_state_of_a_subgraph_is_of_then(way: Way, saver: Saver) -> None:
+    ran = Ran(way)
+    inner = side_by_side(Log, done=ran("done"), ask=ran.asks("ask")).compile()
+    graph = in_a_row(Log, ("sub", inner)).compile(checkpointer=saver)
+    way.invoke(graph, {"log": ["in"]}, on())
+    now = way.state(graph, on(), subgraphs=True)
+    then = way.state(graph, now.config, subgraphs=True)
+    assert (now.tasks[0].state.values, now.tasks[0].state.next) == ({"log": ["in", "done"]}, ("ask",))
+    assert (then.tasks[0].state.values, then.tasks[0].state.next) == ({"log": ["in"]}, ("done", "ask"))

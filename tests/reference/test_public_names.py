@@ -20,6 +20,8 @@ from perdure.graph import START, StateGraph
 from tests.docs.pages import ROOT
 
 NAMES: dict[str, list[str]] = json.loads((ROOT / "tests" / "reference" / "public_names.json").read_text("utf-8"))
+METHODS: dict[str, list[str]] = json.loads((ROOT / "tests" / "reference" / "public_methods.json").read_text("utf-8"))
+"""By class; those of a graph made of channels by hand are listed with the compiled one's."""
 PAGE = (ROOT / "docs" / "how-to" / "come-from-langgraph.md").read_text("utf-8")
 
 NOT_YET = {
@@ -72,6 +74,14 @@ def test_a_public_name_is_where_programs_look_for_it(module: str, name: str):
 def test_a_name_that_is_not_offered_is_on_the_page(module: str, name: str):
     assert re.search(rf"`{name}`", PAGE)
     assert name not in vars(importlib.import_module(module))
+
+
+@pytest.mark.parametrize(("owner", "method"), [(owner, name) for owner, names in METHODS.items() for name in names])
+def test_a_public_method_is_there_or_on_the_page(owner: str, method: str):
+    module, _, name = owner.rpartition(".")
+    cls = getattr(importlib.import_module(module), name)
+    told = re.search(rf"`(?:{name}\.)?{method}`", PAGE)
+    assert hasattr(cls, method) or told
 
 
 def test_a_name_that_nobody_has_is_an_ordinary_import_error():

@@ -48,7 +48,7 @@ from perdure.checkpoint.watch import Watch
 from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
 from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint
-from perdure.ids import task_id, thread_text, ticks_in, unix_ns_of
+from perdure.ids import address_text, task_id, thread_text, ticks_in, unix_ns_of
 from perdure.types import RunnableConfig
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Exchange:
         """Checkpoints, newest first, thread by thread.
 
         Raises:
-            InvalidConfig: a negative limit.
+            InvalidConfig: a negative limit, or a part of an address that is no text.
         """
         if limit is not None and limit < 0:
             raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
@@ -113,10 +113,10 @@ class Exchange:
     ) -> AsyncGenerator[Loaded, None]:
         """What `listed` looks at: checkpoints of the addressed threads and namespaces, newest first."""
         namespace: str | int | None = conf.get("checkpoint_ns")
-        if namespace == "":
-            namespace = ROOT_NS
-        only = conf.get("checkpoint_id")
-        before_id = None if before is None else before.get(CONF, {}).get("checkpoint_id")
+        if namespace is not None:
+            namespace = address_text(conf, "checkpoint_ns") or ROOT_NS
+        only = address_text(conf, "checkpoint_id") or None
+        before_id = None if before is None else address_text(before.get(CONF) or {}, "checkpoint_id") or None
         size = PAGE if limit is None else max(1, min(PAGE, limit))
         async for thread in self._threads(conf):
             number = None if before_id is None else await self._records.number_of(thread, before_id)
@@ -371,13 +371,14 @@ def address(config: RunnableConfig) -> tuple[str, str, str | None]:
     """Thread, namespace and checkpoint that a config names.
 
     Raises:
-        InvalidConfig: it names no thread.
+        InvalidConfig: it names no thread, or the namespace or the checkpoint's id is no text.
         WrongType: the thread's id is not text.
     """
     conf = config.get(CONF) or {}
     if conf.get("thread_id") is None:
         raise InvalidConfig("the config names no thread: {'configurable': {'thread_id': ...}}", key="thread_id")
-    return thread_text(conf["thread_id"]), conf.get("checkpoint_ns") or "", conf.get("checkpoint_id") or None
+    namespace, checkpoint = address_text(conf, "checkpoint_ns"), address_text(conf, "checkpoint_id")
+    return thread_text(conf["thread_id"]), namespace, checkpoint or None
 
 
 def _config(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:

@@ -95,7 +95,7 @@ class Inbox:
 
 
 def open_questions(
-    loaded: Loaded, serde: SerializerProtocol, now_ns: int, only: Iterable[Pending] | None = None
+    loaded: Loaded, serde: SerializerProtocol, now_ns: int = 0, only: Iterable[Pending] | None = None
 ) -> list[Asked]:
     """The questions without an answer, of the tasks that a checkpoint leads to, or only of those that another one leads to as well."""
     row = loaded.row
@@ -121,7 +121,7 @@ def open_questions(
                     continue
                 asked = [asked_again(*item, now_ns) for item in content(task.origin, place, PAUSES).items()]
                 answers = content(task.origin, place, ANSWERS)
-                found += (one for one in of_last_entry(asked) if one.question.id not in answers)
+                found += (one for one in of_last_entry(asked) if not one.closed and one.question.id not in answers)
     return found
 
 

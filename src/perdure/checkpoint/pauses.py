@@ -1,6 +1,6 @@
 """How the questions of a task are kept in its record, and found again there. Pure.
 
-    question  [value, schema, place, digest, entry, together, child, {at, node, due, default, steps, n}]
+    question  [value, schema, place, digest, entry, together, child, {at, node, due, default, steps, n, moved, closed}]
 
 What a question does not have is left out of the last part, which records of earlier versions do not have at all.
 """
@@ -27,6 +27,8 @@ class Asked(NamedTuple):
         child: for a subgraph's question: numbers of the namespace and the checkpoint at which the subgraph asked.
         steps: how many durable steps the task's code had begun when it asked.
         n: the thread's first free number then: what has a smaller one came before. 0: not known.
+        moved: the subgraph was edited since, so that the code around it is to be entered again.
+        closed: by an edit of the subgraph: it waits for an answer no more.
     """
 
     question: Interrupt
@@ -37,6 +39,8 @@ class Asked(NamedTuple):
     child: tuple[int, int] | None = None
     steps: int = 0
     n: int = 0
+    moved: bool = False
+    closed: bool = False
 
 
 def stored(asked: Asked) -> list[Any]:
@@ -55,6 +59,10 @@ def stored(asked: Asked) -> list[Any]:
         more["steps"] = asked.steps
     if asked.n:
         more["n"] = asked.n
+    if asked.moved:
+        more["moved"] = True
+    if asked.closed:
+        more["closed"] = True
     return [
         question.value,
         question.response_schema,
@@ -93,7 +101,8 @@ def asked_again(pause: str, content: Any, now_ns: int = 0) -> Asked:
             overdue=due is not None and due <= now_ns,
         )
         where = None if child is None else (child[0], child[1])
-        return Asked(question, place, digest, entry, together, where, more.get("steps", 0), more.get("n", 0))
+        since = ("moved" in more, "closed" in more)
+        return Asked(question, place, digest, entry, together, where, more.get("steps", 0), more.get("n", 0), *since)
     except (TypeError, ValueError, AttributeError, LookupError) as error:
         raise CorruptRecord(f"question {pause!r} does not have the shape of a question: {error!r}") from error
 

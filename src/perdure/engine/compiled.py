@@ -248,7 +248,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         below = want.modes if want.subgraphs else NO_EVENTS
         own = checked(config)
         task = enclosing_task(self.program, own)
-        own_ways = {**settings.breaks(self.program), "keys": settings.output_keys}
+        own_ways = {**settings.breaks(self.program), "keys": settings.keys(self.program)}
         if task is not None:
             extra = {} if settings.context is None else {"context": self._context(settings.context)}
             above = task.run.below
@@ -381,12 +381,13 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
 
         Args:
             config: which thread, and optionally which checkpoint to branch off.
-            values: the update.
+            values: the update, or whatever else the node could return.
             as_node: in whose name: its edges decide what runs next. Default: the node that ran last.
-            task_id: which of that node's tasks the edit stands for, where it has several.
+            task_id: the id of the task that the edit stands for, where its node has several.
 
         Raises:
             InvalidUpdateError: no such node, or it is not clear in whose name; unknown keys (UnknownKey).
+            TaskNotFound: no task of that id is to run at the checkpoint.
             ThreadBusy: a run holds the thread (SelfBusy: the run this is called from).
             UnknownCheckpoint: the thread has no such checkpoint.
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from perdure.engine.deciding.returns import unknown_node
-from perdure.errors import InvalidConfig, WrongType
+from perdure.errors import InvalidConfig, UnknownKey, WrongType
 
 if TYPE_CHECKING:
     from perdure.engine.program import Program
@@ -96,6 +96,30 @@ class Options:
             "break_before": _named(program, self.interrupt_before, "interrupt_before"),
             "break_after": _named(program, self.interrupt_after, "interrupt_after"),
         }
+
+    def keys(self, program: Program) -> str | Sequence[str] | None:
+        """What output and events of a run of `program` are to show.
+
+        Raises:
+            UnknownKey: a key that its state does not have.
+            InvalidConfig: what is neither a key nor a list of keys.
+        """
+        keys = self.output_keys
+        if keys is None or keys is program.stream_keys or keys is program.output_keys:
+            return keys
+        given: Any = keys
+        if not isinstance(given, Collection) or isinstance(given, bytes):
+            raise InvalidConfig(f"output_keys must be a key of the state or a list of keys, got {keys!r}", key="output_keys")
+        for key in (given,) if isinstance(given, str) else given:
+            if not isinstance(key, str) or key not in program.channels:
+                close = difflib.get_close_matches(str(key), program.channels, n=1)
+                meant = f" (did you mean {close[0]!r}?)" if close else ""
+                raise UnknownKey(
+                    f"output_keys names the key {key!r}, which the state of graph {program.name!r} does not have{meant}; its keys are "
+                    f"{', '.join(map(repr, program.channels)) or '(none)'}",
+                    key=str(key),
+                )
+        return keys
 
 
 def _named(program: Program, names: Any, argument: str) -> Any:

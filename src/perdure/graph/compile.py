@@ -56,6 +56,9 @@ def build_program(
 
 
 def _aliases(builder: StateGraph[Any, Any, Any, Any], aliases: Mapping[str, str]) -> dict[str, str]:
+    given: Any = aliases
+    if not isinstance(given, Mapping) or not all(isinstance(old, str) for old in given):
+        raise InvalidGraph(f"aliases must be a dict of old names and new ones, such as {{'old': 'new'}}, got {aliases!r}")
     for old, new in aliases.items():
         if new not in builder.nodes:
             raise UnknownNode(

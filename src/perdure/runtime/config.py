@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.constants import CONF, DEFAULT_RECURSION_LIMIT
 from perdure.errors import InvalidConfig, MissingThreadId
-from perdure.ids import thread_text
+from perdure.ids import address_text, thread_text
 from perdure.types import RunnableConfig
 
 KNOWN_KEYS = ("tags", "metadata", "callbacks", "run_name", "run_id", "max_concurrency", "recursion_limit", CONF)
@@ -61,9 +61,8 @@ def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
         raise InvalidConfig(
             f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {type(conf).__name__}", key=CONF
         )
-    for name in ("checkpoint_ns", "branch"):
-        if not isinstance(conf.get(name) or "", str):
-            raise InvalidConfig(f"config['configurable'][{name!r}] must be text, got {type(conf[name]).__name__}", key=name)
+    for name in ("checkpoint_ns", "checkpoint_id", "branch"):
+        address_text(conf, name)
     metadata = config.get("metadata")
     if metadata is not None and not (isinstance(metadata, Mapping) and all(isinstance(key, str) for key in metadata)):
         raise InvalidConfig("config['metadata'] must be a dict whose keys are text", key="metadata")

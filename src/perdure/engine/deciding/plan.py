@@ -68,7 +68,7 @@ def missing_node(run: Run, name: str) -> MissingNode:
     return MissingNode(
         f"the thread is about to run node {name!r}, which graph {run.program.name!r} does not have (any more); it has "
         f"{', '.join(map(repr, run.program.nodes)) or 'no nodes'}. Nothing was changed. Give the node back, say what it is called now "
-        f"with compile(aliases={{{name!r}: 'new name'}}), or edit the state as another node with update_state(..., as_node=...)",
+        f"with compile(aliases={{{name!r}: 'new name'}}), or clear what was to run with update_state(config, None, as_node=END)",
         node=name,
         checkpoint=None if row is None else row.id,
     )

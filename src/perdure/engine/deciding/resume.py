@@ -45,9 +45,12 @@ def _reattach_questions(run: Run, task: Task, restored: Restored) -> None:
 def enters(asked: Sequence[Asked], waiting: Sequence[Asked]) -> bool:
     """Whether a task's code is entered again, given what it asked last and what of that has no answer.
 
-    It is once all its own questions are answered; code around a subgraph or a durable step, when any of theirs is.
+    It is once all its own questions are answered; code around a subgraph or a durable step, when any of theirs is, or the subgraph was
+    edited: it may have something else to run.
     """
-    return not waiting or (len(waiting) < len(asked) and any(question.place is None for question in asked))
+    if not waiting or any(question.moved for question in asked):
+        return True
+    return len(waiting) < len(asked) and any(question.place is None for question in asked)
 
 
 def memories_of(run: Run, kept: Kept, origin: int, path: str) -> dict[str, int]:

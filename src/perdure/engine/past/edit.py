@@ -18,6 +18,7 @@ from perdure.engine.deciding import returns
 from perdure.engine.deciding.live import Live
 from perdure.engine.deciding.plan import tasks_of
 from perdure.engine.past.branches import branch_of, left_behind, unknown_branch
+from perdure.engine.past.closing import closed_by, meant_by, now_called, started, without
 from perdure.engine.past.edit_inside import InsideEdits
 from perdure.engine.running.entering import entry_value, hand_in
 from perdure.engine.running.run import Run
@@ -28,7 +29,7 @@ from perdure.engine.storing.snapshot import address_of
 from perdure.engine.tasks.task import Entry, Task
 from perdure.errors import InvalidArgument, InvalidUpdateError, UnknownCheckpoint
 from perdure.runtime.config import stored_metadata
-from perdure.types import RunnableConfig, Send, StateUpdate
+from perdure.types import NO_ANSWER, Command, RunnableConfig, StateUpdate
 
 if TYPE_CHECKING:
     from perdure.engine.compiled import CompiledGraph
@@ -58,6 +59,23 @@ def _updates(updates: Any) -> list[StateUpdate]:
         if not isinstance(update.as_node, (str, type(None))):
             raise InvalidUpdateError(f"as_node is the name of a node, got {update.as_node!r}")
     return found
+
+
+def _refuse_what_no_edit_is(program: Program, values: Any) -> None:
+    """Refuse commands of which only a part would be done.
+
+    Raises:
+        InvalidUpdateError: one answers, or is for another graph.
+    """
+    if program.single_output is not None:
+        return  # whatever it is, it is the result
+    for command in values if isinstance(values, (list, tuple)) else (values,):
+        if isinstance(command, Command) and command.resume is not NO_ANSWER:
+            raise InvalidUpdateError("an edit answers nothing: give Command(resume=...) to invoke")
+        if isinstance(command, Command) and command.graph not in (None, program.name):
+            raise InvalidUpdateError(
+                f"an edit is one of graph {program.name!r}; it cannot command graph {command.graph!r}. Edit that, at its own checkpoint"
+            )
 
 
 class Edits:
@@ -129,9 +147,10 @@ class Edits:
         row = journal.row
         if row is None:
             raise InvalidUpdateError("the edit made no checkpoint")
-        waits = bool(row.frontier) and (
-            loaded.thread.status == "interrupted" or bool(open_questions(loaded, access.saver.serde, 0, only=row.frontier))
-        )
+        serde = access.saver.serde
+        waits = bool(row.frontier) and bool(open_questions(loaded, serde, 0, only=row.frontier))
+        if loaded.thread.status == "interrupted" and row.frontier and not open_questions(loaded, serde, 0):
+            waits = True  # at a breakpoint
         await journal.flush("interrupted" if waits else "idle")
         return address_of(access.thread, "", row.id)
 
@@ -163,9 +182,10 @@ class Edits:
         """
         program = run.program
         special = {END, INPUT, COPY}
+        meant = [meant_by(run, update) for update in updates]
         if len(updates) > 1:
             for update in updates:
-                if update.as_node is None:
+                if update.as_node is None and update.task_id is None:
                     raise InvalidUpdateError("as_node is required when applying multiple updates to one super-step")
                 if update.as_node in special:
                     raise InvalidUpdateError(f"as_node={update.as_node!r} must be the only update of its super-step")
@@ -173,8 +193,11 @@ class Edits:
         if first.as_node in special:
             await self._special(run, stands, first, begun)
             return
-        inferred = first.as_node is None
-        names = [_now_called(program, update.as_node or self._infer(run)) for update in updates]
+        inferred = first.as_node is None and meant[0] is None
+        names = [
+            now_called(program, update.as_node or (self._infer(run) if task is None else task.node.name))
+            for update, task in zip(updates, meant, strict=True)
+        ]
         tasks: list[Task] = []
         live = run.live
         live.step += 1
@@ -183,7 +206,7 @@ class Edits:
         identity = journal.session.numbers.checkpoint(live.step)
         for name, update in zip(names, updates, strict=True):
             tasks.append(await self._written(run, name, update, identity[0]))
-        closing = [] if inferred else _closing(run, names, first.task_id)
+        closing = [] if inferred else closed_by(run, names, meant)
         kept = self._kept(run, begun, closing, inferred=inferred)
         if stands is not None and begun is None:
             kept = _renewed(kept, identity[0])
@@ -193,10 +216,10 @@ class Edits:
         self._put_back(program, live, kept, anew=not closing)
         if program.validate_state is not None:
             program.validate_state(live.view, frozenset(changed))
-        ran = tuple(
-            journal.edit(name, identity[0], [w for w in task.writes or () if w[0] in program.channels])
-            for name, task in zip(names, tasks, strict=True)
-        )
+        made: dict[str, list[returns.Write]] = {}
+        for name, task in zip(names, tasks, strict=True):
+            made.setdefault(name, []).extend(write for write in task.writes or () if write[0] in program.channels)
+        ran = tuple(journal.edit(name, identity[0], writes) for name, writes in made.items())
         # An entrypoint that is still to run needs its input.
         given = run.given if program.single_output is not None and live.fired else MISSING
         journal.checkpoint(live, "update", changed, identity=identity, ran=ran, metadata=run.metadata, given=given)
@@ -210,11 +233,12 @@ class Edits:
             raise InvalidUpdateError(
                 str(returns.unknown_node(program, f"Node {name} does not exist: the edit is made as", name)), node=name
             )
-        if program.single_output is not None:
-            writes = returns.writes_of(program, name, update.values)  # as if the function had returned it
-        else:
-            writes = returns.updates_of(program, name, update.values)
-        task: Task = Entry(run, number, update.values if program.root else dict(writes))
+        _refuse_what_no_edit_is(program, update.values)
+        writes = returns.writes_of(program, name, update.values)  # as if the node had returned it
+        # Handed on as it is only where no dict says the same: what is prepared has its ids.
+        plain = dict(writes)
+        whole = program.root or len(plain) != len(writes) or not program.channels.keys() >= plain.keys()
+        task: Task = Entry(run, number, update.values if whole else plain)
         task.node = node
         if node.branches:
             await self._runner.run_one(task)
@@ -245,9 +269,9 @@ class Edits:
             # It writes in the name of a node that has run before: its edges choose anew what follows, unless that has begun.
             if inferred and run.program.single_output is not None:
                 return nodes, sends, live.sends, dict(live.deferred)  # no edge would start it again
-            started = set() if restored is None else _started(restored)
-            nodes = {name: what for name, what in nodes.items() if (name, what[0]) in started}
-            sends = {index: origin for index, origin in sends.items() if (f"#{index}", origin) in started}
+            begun = set() if restored is None else started(restored)
+            nodes = {name: what for name, what in nodes.items() if (name, what[0]) in begun}
+            sends = {index: origin for index, origin in sends.items() if (f"#{index}", origin) in begun}
         for one in closing:
             if isinstance(one, int):
                 sends.pop(one, None)
@@ -257,18 +281,18 @@ class Edits:
 
     def _put_back(self, program: Program, live: Live, kept: Kept, *, anew: bool) -> None:
         nodes, sends, listed, deferred = kept
-        begun = {_now_called(program, name) for name in nodes}
+        begun = {now_called(program, name) for name in nodes}
         live.fired = {**{name: what for name, what in live.fired.items() if name not in begun}, **nodes}
         if sends:
             fresh = list(live.sends)
             if anew:
-                fresh = _without(program, fresh, [listed[index] for index in sends])
+                fresh = without(program, fresh, [listed[index] for index in sends])
             number = next(iter(live.open_sends.values()), 0)
             live.sends = [*listed, *fresh]
             live.open_sends = {**sends, **{len(listed) + at: number for at in range(len(fresh))}}
         for name, what in deferred.items():
             if name not in live.fired:
-                if (now := _now_called(program, name)) != name:
+                if (now := now_called(program, name)) != name:
                     live.deferred.pop(now, None)
                 live.deferred.setdefault(name, what)
 
@@ -298,8 +322,15 @@ class Edits:
             journal.checkpoint(live, "input", (), identity=identity, given=value, start=not direct, metadata=run.metadata)
             return
         if restored is None:
-            raise InvalidUpdateError("as_node='__copy__' copies a checkpoint, but the thread has none")
+            raise InvalidUpdateError(
+                "as_node='__copy__' copies the checkpoint that the call addresses, with the first super-step of its edits"
+                if journal.row is not None
+                else "as_node='__copy__' copies a checkpoint, but the thread has none"
+            )
+        after = [] if update.values is None else _updates(update.values)
         self._copy(run, restored)
+        if after:
+            await self._superstep(run, None, after, None)
 
     def _copy(self, run: Run, restored: Restored) -> None:
         """The same state once more, as a sibling of the checkpoint, with tasks of its own."""
@@ -312,57 +343,6 @@ class Edits:
         kept = restored.given
         row = journal.checkpoint(live, "fork", (), identity=identity, given=kept, start=restored.enters, ran=restored.row.ran)
         row.parent, row.full, row.base, row.changes = restored.row.parent, True, row.n, dict(journal.entries)
-
-
-def _closing(run: Run, names: Sequence[str], task: str | None) -> list[int | str]:
-    """The open tasks that edits in the name of these nodes stand for: names of triggered nodes, positions of Sends, one of each."""
-    found: list[int | str] = [name for name in run.live.fired if _now_called(run.program, name) in names]
-    tasks = tasks_of(run) if run.live.open_sends else ()
-    for name in names:
-        send = next(
-            (one for one in tasks if one.send is not None and one.node.name == name and (task is None or one.id == task)), None
-        )
-        if send is not None:
-            found.append(int(send.path[1:]))
-    return found
-
-
-def _started(restored: Restored) -> set[tuple[str, int]]:
-    """(path, origin) of the tasks that have asked, or have a result."""
-    return {
-        (path, origin)
-        for path, origin in restored.paths(handlers=False)
-        for at in (path, f"!{path}")
-        if restored.result(origin, at) is not None or restored.asked(origin, at)
-    }
-
-
-def _without(program: Program, chosen: Sequence[Send], begun: Sequence[Send]) -> list[Send]:
-    """The Sends that edges chose anew, without those that stand for one that has begun: to the same node, with an equal argument."""
-    left = list(begun)
-    found: list[Send] = []
-    for send in chosen:
-        twin = next((one for one in left if _are_alike(program, one, send)), None)
-        if twin is None:
-            found.append(send)
-        else:
-            left = [one for one in left if one is not twin]
-    return found
-
-
-def _are_alike(program: Program, one: Send, other: Send) -> bool:
-    if _now_called(program, one.node) != _now_called(program, other.node):
-        return False
-    try:
-        return bool(one.arg == other.arg)
-    except Exception:  # noqa: BLE001 - objects that cannot be compared are not known to be alike
-        return False
-
-
-def _now_called(program: Program, name: str) -> str:
-    """What a node is called now, by a name that a stored task may have had for it before."""
-    node = None if name == START else program.node(name)
-    return name if node is None else node.name
 
 
 def open_books(
@@ -417,6 +397,13 @@ def _renewed(kept: Kept, number: int) -> Kept:
 
 
 def _finished(run: Run, restored: Restored) -> list[Task]:
+    """The open tasks that have a result. Where everything open is dropped, a node that is gone matters only if its task has one."""
+    live, program = run.live, run.program
+    for path, origin in restored.paths(handlers=False):
+        at = int(path[1:]) if path.startswith("#") else None
+        if program.node(path if at is None else live.sends[at].node) is None and restored.result(origin, path) is None:
+            live.fired.pop(path, None)
+            live.open_sends.pop(-1 if at is None else at, None)
     tasks = tasks_of(run)
     for task in tasks:
         task.writes = restored.result(task.origin, task.path)

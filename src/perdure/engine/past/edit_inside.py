@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.records import CheckpointRow, ChildRow, Commit, Loaded
+from perdure.checkpoint.inbox import open_questions
+from perdure.checkpoint.pauses import Asked, stored
+from perdure.checkpoint.records import PAUSES, CheckpointRow, ChildRow, Commit, Loaded
 from perdure.constants import CONF
 from perdure.engine.past.branches import branch_of, unknown_branch
-from perdure.engine.past.forking import Branch, fork
+from perdure.engine.past.forking import Branch, and_above, fork
 from perdure.engine.past.history import keys_of, subgraph_at
 from perdure.engine.past.places import MEMORY, Place, locate, standing
 from perdure.engine.running.run import Run
@@ -67,6 +69,7 @@ class InsideEdits:
         levels = [*place.above, place.target]
         led = place.links.index(None) if None in place.links else len(place.links)
         base, base_place, renews = levels[led], None, False
+        closed: set[str] = set()
         if led and place.is_now:
             base_place = _place_of(place.links[led - 1])
         elif led:
@@ -75,6 +78,7 @@ class InsideEdits:
             renews = not place.is_now
         if led == len(place.links):
             run = await self._edited(config, session, base, namespace, base_place, supersteps)
+            closed = self._tell_above(place, run) if place.is_now else set()
         else:
             run = await self._remembered(config, session, (base, base_place, renews), levels[led + 1 :], supersteps)
         journal = run.journal
@@ -84,6 +88,8 @@ class InsideEdits:
         waits = row is not None and bool(row.frontier)
         makes_root = self._journals[0].child_of is None
         status = first.thread.status
+        if closed and closed.issuperset(one.question.id for one in open_questions(place.root, self._access.saver.serde)):
+            status = "idle"
         commit = session.commit_for(
             "once", ("interrupted" if waits and status == "interrupted" else "idle") if makes_root else status
         )
@@ -137,6 +143,36 @@ class InsideEdits:
         restored = self._open(run, session, loaded, place)
         await self._edits.apply(run, restored, supersteps, forks=False)
         return run
+
+    def _tell_above(self, place: Place, run: Run) -> set[str]:
+        """Note with the questions that the tasks around have of the subgraph that it was edited; return the ids of those that closed."""
+        journal, target = run.journal, place.target.row
+        assert journal is not None
+        row = journal.row
+        assert row is not None
+        assert target is not None
+        serde = self._access.saver.serde
+        before = {one.question.id for one in open_questions(place.target, serde)}
+        after = {one.question.id for one in open_questions(place.target, serde, only=row.frontier)}
+
+        def told(one: Asked) -> Asked:
+            pause = one.question.id
+            if pause not in before:
+                return one
+            # Whoever answers it anew later does so where it was open last.
+            child = (target.ns, row.n) if one.child == (target.ns, target.n) and pause in after else one.child
+            return one._replace(child=child, moved=True, closed=pause not in after)
+
+        for around, link in zip(place.above, place.links, strict=True):
+            assert link is not None
+            kept = Kept(around, serde)
+            for path in and_above(link.path):
+                questions = kept.questions(link.origin, path)
+                if any(one.question.id in before for one in questions):
+                    journal.adopt_items(
+                        link.ns, link.origin, path, PAUSES, [(q.question.id, stored(told(q))) for q in questions]
+                    )
+        return before - after
 
     async def _remembered(
         self,

@@ -165,7 +165,7 @@ class Carrying:
         """Note what a task and its durable steps are called in the new branch, and the questions that their code asked."""
         filed = [at for of, at, _ in kept.writes if of == origin]
         filed += [child.path for child in kept.loaded.children if child.origin == origin]
-        places = {path, *(place for at in filed if top_of(at) == path for place in _and_above(at))}
+        places = {path, *(place for at in filed if top_of(at) == path for place in and_above(at))}
         for place in places:
             identity = identity_of(place)
             before = task_id(kept.ids[origin], kept.loaded.namespaces.get(kept.row.ns, ""), identity)
@@ -200,6 +200,7 @@ class Carrying:
         origin, place = at
         questions = kept.questions(origin, place)
         asked = of_last_entry(questions) if mode is Mode.ASK else []
+        asked = [one for one in asked if not one.closed or one.question.id in self._given]
         places = {one.child: one.child[1] for one in asked if one.child is not None}
         before = max((one.n for one in asked), default=None)
         for child in kept.loaded.children:
@@ -303,7 +304,7 @@ class Carrying:
         return f"{node}{end}{self._tasks.get(task, task)}"
 
 
-def _and_above(path: str) -> list[str]:
+def and_above(path: str) -> list[str]:
     """The path of a durable step, and of those around it, up to the task's own."""
     parts = path.split(">")
     return [">".join(parts[:count]) for count in range(1, len(parts) + 1)]

@@ -13,6 +13,7 @@ from perdure.engine.past.branches import branch_of, left_behind, unknown_branch
 from perdure.engine.past.places import MEMORY, standing
 from perdure.engine.storing.snapshot import Snapshooter, nothing
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownNode
+from perdure.ids import address_text
 from perdure.runtime.config import checked, merged
 from perdure.types import RunnableConfig, StateSnapshot
 
@@ -140,7 +141,7 @@ class History:
         """Snapshots of a namespace, newest first. The first is yielded before the rest is read.
 
         Raises:
-            InvalidConfig: a negative limit.
+            InvalidConfig: a negative limit, or an argument of another kind.
             UnknownCheckpoint: the config or `before` names a checkpoint that the thread does not have.
         """
         most: Any = limit
@@ -152,7 +153,7 @@ class History:
                 raise InvalidConfig(f"{name} must be a dict, got {given!r}", key=name)
         conf = config.get(CONF) or {}
         namespace = conf.get("checkpoint_ns") or ""
-        before_id = (before or {}).get(CONF, {}).get("checkpoint_id")
+        before_id = address_text((before or {}).get(CONF) or {}, "checkpoint_id")
         below = None if not before_id else await self._number_of(before_id)
         wanted = conf.get("checkpoint_id")
         if wanted and below is None:

@@ -132,10 +132,10 @@ class Kept:
         return dict(self._items(origin, path, ANSWERS) or ())
 
     def unanswered(self, origin: int, path: str, answers: Mapping[str, Any]) -> list[Asked]:
-        """The questions of a task that have no answer; none if it has a result."""
+        """The questions of a task that wait for an answer; none if it has a result."""
         if (origin, path, RESULT) in self.writes:
             return []
-        return [asked for asked in self.asked(origin, path) if asked.question.id not in answers]
+        return [asked for asked in self.asked(origin, path) if not asked.closed and asked.question.id not in answers]
 
 
 class Restored(Kept):
