@@ -35,11 +35,13 @@ _unpack = ormsgpack.unpackb
 
 def pack_id(checkpoint: str) -> bytes | str:
     """16 bytes for the usual text of a UUID, which its text can be made from again; any other id as it is."""
+    digits = checkpoint.replace("-", "")
     try:
-        packed = bytes.fromhex(checkpoint.replace("-", ""))
+        packed = bytes.fromhex(digits)
     except ValueError:
         return checkpoint
-    return packed if len(packed) == 16 and unpack_id(packed) == checkpoint else checkpoint
+    is_usual = len(checkpoint) == 36 and len(packed) == 16 and packed.hex() == digits
+    return packed if is_usual and checkpoint[8] == checkpoint[13] == checkpoint[18] == checkpoint[23] == "-" else checkpoint
 
 
 def unpack_id(packed: bytes | str) -> str:
@@ -256,7 +258,7 @@ def _where(where: Any) -> tuple[int | None, Manifest | None]:
 
 
 def _plain(tasks: tuple[Pending, ...]) -> list[tuple[Any, ...]]:
-    return [tuple(task) for task in tasks]  # ormsgpack refuses named tuples
+    return [*map(tuple, tasks)]  # ormsgpack refuses named tuples
 
 
 def _pending(item: list[Any]) -> Pending:
