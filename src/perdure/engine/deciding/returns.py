@@ -209,7 +209,7 @@ def branch_writes(program: Program, node: str, branch: Branch, chosen: Any) -> l
         UnknownNode, InvalidUpdateError: as `goto_writes`.
     """
     if chosen.__class__ is str and branch.ends is None and chosen in program.nodes:  # by far the most common choice
-        return [(BRANCH_PREFIX + chosen, None)]
+        return [(program.triggers[chosen][0], None)]
     choices = chosen if isinstance(chosen, (list, tuple)) else (chosen,)
     targets: list[Any] = []
     for choice in choices:

@@ -36,12 +36,13 @@ class Encoding:
         writer: makes the rows.
     """
 
-    __slots__ = ("_recent", "_session", "writer")
+    __slots__ = ("_nothing", "_recent", "_session", "writer")
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.writer = ValueWriter(session.numbers, lambda: session.serde)
         self._recent: dict[int, tuple[Any, Form | Draft]] = {}
+        self._nothing: dict[str, WriteItem] = {}
 
     def items(self, values: Iterable[tuple[str, Any]], where: str) -> tuple[WriteItem, ...]:
         """Questions, answers, errors: values that become nothing else.
@@ -64,7 +65,9 @@ class Encoding:
         items: list[WriteItem] = []
         for channel, value in writes:
             if value is None:
-                items.append(WriteItem(channel, NULL))
+                if channel not in self._nothing:
+                    self._nothing[channel] = WriteItem(channel, NULL)
+                items.append(self._nothing[channel])
                 continue
             # What an Overwrite holds becomes elements like any other value.
             inner = value.value if type(value) is Overwrite and type(value.value) in KINDS else value

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 CHAIN_SPAN = 512
 """A chain of rows is also cut when it spans this many numbers, so that reading it never scans a long foreign branch."""
 
+EMPTY: dict[str, Any] = {}
+"""What rows have in common that have nothing to say: what a row says never changes."""
+
 Ending = Literal["idle", "interrupted", "error"]
 
 
@@ -229,11 +232,11 @@ class Journal:
             False,
             pending,
             ran,
-            {name: tuple(sorted(seen)) for name, seen in live.joins.items()} if live.joins else {},
+            {name: tuple(sorted(seen)) for name, seen in live.joins.items()} if live.joins else EMPTY,
             tuple(Pending(path, origin, why) for path, (origin, why) in live.deferred.items()) if live.deferred else (),
-            dict(metadata) if metadata else {},
+            dict(metadata) if metadata else EMPTY,
             None,
-            live.memories.copy(),
+            live.memories.copy() if live.memories else EMPTY,
         )
         self._encode(row, live, changed, given, go_on=go_on)
         for key, entry in changes.items():
