@@ -27,19 +27,27 @@ class Originals:
 
     Attributes:
         names: of a dict, its keys, which are leaves.
-        values: the elements; of a dict, what its keys lead to.
+        values: the elements; of a dict, what its keys lead to. Flat children of dict are dicts here, which are copied sooner.
+        kinds: their classes.
         flags: what each of them is.
         size: about how many bytes they take.
     """
 
-    __slots__ = ("_levels", "flags", "names", "size", "values")
+    __slots__ = ("_levels", "flags", "kinds", "names", "size", "values")
 
     def __init__(
-        self, names: list[Any] | None, values: list[Any], flags: bytearray, size: int, levels: Sequence[Level | None] = ()
+        self,
+        names: list[Any] | None,
+        values: list[Any],
+        kinds: list[type],
+        flags: bytearray,
+        size: int,
+        levels: Sequence[Level | None] = (),
     ) -> None:
         self._levels = levels
         self.names = names
         self.values = values
+        self.kinds = kinds
         self.flags = flags
         self.size = size
 
@@ -51,25 +59,29 @@ class Originals:
         flags = _flags(columns.values, look)
         if flags is None:
             return None
-        found = cls(columns.names, columns.values, flags, size)
-        return cls(None if columns.names is None else columns.names.copy(), found.copies(), flags, size)
+        values = [_original(value, flag) for value, flag in zip(columns.values, flags, strict=True)]
+        names = None if columns.names is None else columns.names.copy()
+        return cls(names, values, list(map(type, columns.values)), flags, size)
 
     def copies(self) -> list[Any]:
         """Fresh elements, whose containers nobody else has."""
-        values = self.values
-        kinds = set(map(type, values))
-        if LEAVES.issuperset(kinds):
+        return self._copies(0, len(self.values))
+
+    def _copies(self, first: int, last: int) -> list[Any]:
+        values, kinds, flags = self.values, self.kinds, self.flags
+        if (first, last) != (0, len(values)):
+            values, kinds, flags = values[first:last], kinds[first:last], flags[first:last]
+        known = set(kinds)
+        if LEAVES.issuperset(known):
             return values.copy()
-        if self.flags.count(FLAT) == 0:
-            return [_copied(value) for value in values]
-        if kinds == {dict}:
+        if known == {dict}:
             new = list(map(dict.copy, values))
-        elif all(issubclass(kind, dict) for kind in kinds):
-            new = list(map(dict.__new__, map(type, values)))
+        elif all(issubclass(kind, dict) for kind in known):
+            new = list(map(dict.__new__, kinds))
             deque(map(dict.update, new, values), 0)
         else:
-            return [_copied(value) for value in values]
-        for at in compress(range(len(values)), self.flags):
+            return [_copy(*each) for each in zip(values, kinds, flags, strict=True)]
+        for at in compress(range(len(values)), flags):
             new[at] = _copied(values[at])
         return new
 
@@ -77,33 +89,35 @@ class Originals:
         """What they are after a change; new elements wait in their stored form."""
         names: list[Any] | None = None if self.names is None else []
         values: list[Any] = []
+        kinds: list[type] = []
         flags = bytearray()
         size = 0
         each = self.size // max(1, len(self.values))
         for piece in pieces:
             if isinstance(piece, New):
                 values += piece.data
+                kinds += [bytes] * len(piece.data)
                 flags += bytes([WAITING]) * len(piece.data)
                 size += sum(map(len, piece.data))
                 if names is not None:
                     names += piece.data
                 continue
             values += self.values[piece[0] : piece[1]]
+            kinds += self.kinds[piece[0] : piece[1]]
             flags += self.flags[piece[0] : piece[1]]
             size += each * (piece[1] - piece[0])
             if names is not None and self.names is not None:
                 names += self.names[piece[0] : piece[1]]
         head = pieces[0] if pieces else None
         kept = head[1] // GROUP if type(head) is tuple and head[0] == 0 else 0
-        return Originals(names, values, flags, size, self._levels[:kept])
+        return Originals(names, values, kinds, flags, size, self._levels[:kept])
 
     def levels(self) -> Sequence[Level | None]:
         """What groups of elements refer to, where they are flat dicts; None for the others."""
-        values = self.values
         known = list(self._levels)
-        for first in range(len(known) * GROUP, len(values), GROUP):
+        for first in range(len(known) * GROUP, len(self.values), GROUP):
             flags = self.flags[first : first + GROUP]
-            known.append(Level.of_flat(values[first : first + GROUP]) if flags.count(FLAT) == len(flags) else None)
+            known.append(Level.of_flat(self._copies(first, first + len(flags))) if flags.count(FLAT) == len(flags) else None)
         self._levels = known  # whoever comes at the same time makes the same
         return known
 
@@ -131,7 +145,8 @@ class Originals:
         if flags is None or (width == 2 and not LEAVES.issuperset(map(type, found[::2]))):
             return False
         for place, value, flag in zip(waiting, found[width - 1 :: width], flags, strict=True):
-            self.values[place] = value
+            self.kinds[place] = type(value)
+            self.values[place] = dict.copy(value) if flag == FLAT else value
             self.flags[place] = flag
         if self.names is not None:
             for place, name in zip(waiting, found[::2], strict=True):
@@ -208,6 +223,20 @@ def _can_copy(value: Any, look: Look, depth: int) -> bool:
         and LEAVES.issuperset(map(type, dict.keys(value)))
         and all(_can_copy(item, look, depth + 1) for item in dict.values(value))
     )
+
+
+def _original(value: Any, flag: int) -> Any:
+    """A copy as it is kept."""
+    return dict.copy(value) if flag == FLAT else _copied(value)
+
+
+def _copy(original: Any, kind: type, flag: int) -> Any:
+    """A copy of what is kept."""
+    if flag != FLAT:
+        return _copied(original)
+    new: dict[Any, Any] = dict.__new__(kind)
+    dict.update(new, original)
+    return new
 
 
 def _copied(value: Any) -> Any:
