@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,40 @@ def test_P35_the_outlines_of_copies_are_those_of_the_originals(values: list[Any]
             assert changed == {at}
             del value["another"]
             break
+
+
+class Name(str):
+    """A text of one's own that is equal to a text."""
+
+    __slots__ = ()
+
+
+def other_name(thing: dict[Any, Any]) -> None:
+    thing["other"] = thing.pop("b")
+
+
+def other_order(thing: dict[Any, Any]) -> None:
+    thing["role"] = thing.pop("role")
+
+
+def name_of_another_class(thing: dict[Any, Any]) -> None:
+    thing[Name("b")] = thing.pop("b")
+
+
+def a_number_and_back(thing: dict[Any, Any]) -> None:
+    thing[1] = thing.pop("b")
+
+
+@pytest.mark.parametrize("change", [other_name, other_order, name_of_another_class, a_number_and_back])
+@pytest.mark.parametrize("made", [lambda: {"role": "user", "b": "x"}, lambda: Message(role="user", content="", b="x")])
+def test_P35_a_change_of_names_shows_in_the_outlines_of_copies(change: Callable[[Any], None], made: Callable[[], Any]):
+    originals = Originals.of(Columns(None, [made() for _ in range(40)]), look, 1)
+    assert originals is not None
+    copies = originals.copies()
+    watched = Watched.of_copies(columns_of(copies), Outliner(look), originals.levels())
+    assert watched.changed(columns_of(copies), serde) == set()
+    change(copies[7])
+    assert watched.changed(columns_of(copies), serde) == {7}
 
 
 def test_P26_what_was_added_is_decoded_once_and_groups_are_gone_on_with():
