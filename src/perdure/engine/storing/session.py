@@ -319,7 +319,7 @@ class Session:
         except Exception:
             raise
         except BaseException:
-            self.in_flight.append(self.runner.start(follow))
+            self.in_flight.append(self.runner.start(follow, commit))
             raise
 
     async def settle(self) -> None:
