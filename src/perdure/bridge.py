@@ -68,7 +68,7 @@ class inner(Generic[T]):  # noqa: N801 - reads as the verb of an `async for`
         def first() -> Coroutine[Any, Any, T]:
             self._step = source.__anext__
             hooks = sys.get_asyncgen_hooks()
-            sys.set_asyncgen_hooks(None, _left_alone)
+            sys.set_asyncgen_hooks(None, left_alone)
             try:
                 return source.__anext__()
             finally:
@@ -83,7 +83,7 @@ class inner(Generic[T]):  # noqa: N801 - reads as the verb of an `async for`
         return self._step()
 
 
-def _left_alone(_: AsyncGenerator[Any, None]) -> None:
+def left_alone(_: AsyncGenerator[Any, None]) -> None:
     """Whoever iterates over the generator closes it."""
 
 

@@ -410,6 +410,7 @@ def interrupt(
         InvalidArgument: a default without a deadline, a moment without a time zone, a schema that cannot be checked.
         MissingExtra: the schema is a type that needs pydantic, which is not installed.
         OutsideOfRun: called outside of a running graph.
+        InvalidCall: called by a thread or an asyncio task that outlived its node; nobody would be asked.
     """
     return current_task().ask(value, response_schema=response_schema, key=key, deadline=deadline, default=default)
 

@@ -13,7 +13,7 @@ import pytest
 
 from perdure.checkpoint.records import Commit, RecordStore
 from perdure.checkpoint.saver import Saver
-from perdure.errors import SaveFailed
+from perdure.errors import InvalidCall, SaveFailed
 from perdure.testing.wrapping import WrappingRecords, with_records
 from perdure.types import Command, interrupt
 from tests.promises.ways import Ledger, Way, chain, on, orphans, rows_of
@@ -163,8 +163,12 @@ def test_P50_async_an_async_node_that_stops_the_loop_which_a_save_needs_is_told_
         return {"log": child.invoke({"log": []})["log"]}
 
     graph = chain(("a", ledger.node("a")), ("b", stops_the_loop)).compile(wrapped)
-    with pytest.raises(RuntimeError, match="await ainvoke instead"):
+    with pytest.raises(InvalidCall, match="await ainvoke instead") as raised:
         asyncio.run(graph.ainvoke({"log": []}, on(), durability="async"))
+    assert (raised.value.code, raised.value.thread) == ("INVALID_CALL", "t")
+    assert "'b'" in " ".join(raised.value.__notes__)
+    assert [row["step"] for row in rows_of(saver)["checkpoints"].values()] == [-1, 0, 1], "the subgraph has stored nothing"
+    assert ledger.ran == ["a"], "and none of its nodes has run"
     assert watch.landed == sorted(watch.landed)
     assert asyncio.run(graph.ainvoke(None, on())) == {"log": ["a", "child"]}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.checkpoint.records import ThreadRow
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
+    from perdure.engine.runners.leaving import Closing
     from perdure.engine.storing.session import Access
 
 
@@ -194,11 +195,13 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.stream_keys
         run, events = self._begin(_suspending_runner(), input, config, Options.of(options), want, shown)
         items = told(run, events, want, shown, shapes)
+        closing = _closing(items)
+        await closing.begin()
         try:
             async for item in inner(items):
                 yield item
         finally:
-            await items.aclose()
+            await closing.close()
 
     def batch(
         self,
@@ -421,6 +424,12 @@ async def _edited(
         return await Edits(graph, access, runner).bulk(config, supersteps)
     finally:
         await runner.close()
+
+
+def _closing(items: AsyncGenerator[Any, None]) -> Closing:
+    from perdure.engine.runners.leaving import Closing
+
+    return Closing(items)
 
 
 def _suspending_runner() -> Runner:

@@ -8,10 +8,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.saving import save
+from perdure.checkpoint.saving import RESUME, save
 from perdure.engine.ports import LoopIsBlocked
 from perdure.engine.runners.blocking import CANCEL_GRACE
 from perdure.engine.runners.workers import Stopped
+from perdure.errors import SaveFailed
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import Commit
@@ -31,11 +32,12 @@ class _Landing:
 
 
 class Started:
-    """A write as a task of the loop.
+    """A write as a task of the loop. Nobody cancels it but a loop that ends, which cancels all that it knows.
 
     Attributes:
         loop: the loop.
-        task: the task. Its outcome is in `ended`: a thread may be the only one that asks for it.
+        task: the task; another one after the first was cancelled before its beginning. Its outcome is in `ended`: a thread may be the
+            only one that asks for it.
     """
 
     __slots__ = ("_begun", "_commit", "_write", "ended", "loop", "task")
@@ -46,8 +48,11 @@ class Started:
         self._begun = False
         self.ended: Future[None] = Future()
         self.loop = asyncio.get_running_loop()
+        self._start()
+
+    def _start(self) -> None:
         self.task = self.loop.create_task(self._go())
-        self.task.add_done_callback(self._never_begun)
+        self.task.add_done_callback(self._over)
 
     async def _go(self) -> None:
         if self._begun:
@@ -56,16 +61,36 @@ class Started:
         try:
             await self._write()
         except asyncio.CancelledError as error:
-            self.ended.set_exception(error)
+            self._cancelled(error)
             raise
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self.ended.set_exception(error)
         else:
             self.ended.set_result(None)
 
-    def _never_begun(self, task: asyncio.Task[None]) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(asyncio.CancelledError())
+    def _cancelled(self, error: asyncio.CancelledError) -> None:
+        commit = self._commit
+        if commit is None:
+            self.ended.set_exception(error)
+        elif commit.landing is not None and commit.landing.done():
+            try:
+                run_blocking(save(cast("Any", _Landing(commit.landing)), commit))
+            except BaseException as refused:  # noqa: BLE001 - handed to whoever waits
+                self.ended.set_exception(refused)
+            else:
+                self.ended.set_result(None)
+        else:
+            failure = SaveFailed(
+                f"thread {commit.thread!r} may not have been saved: its event loop ended meanwhile. What was stored before is intact; "
+                f"{RESUME}",
+                thread=commit.thread,
+            )
+            failure.__cause__ = error
+            self.ended.set_exception(failure)
+
+    def _over(self, _: asyncio.Task[None]) -> None:
+        if not self._begun:
+            self._start()
 
     def block(self, store: Store | None) -> None:
         """Block this thread until it is done; see `InFlight.block`.

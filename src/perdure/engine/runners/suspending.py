@@ -381,8 +381,15 @@ class SuspendingRunner:
 
     async def landing(self, write: InFlight, store: Store | None = None) -> None:
         """Suspend until a write is done, which goes on even if the waiting is cancelled."""
-        here = isinstance(write, Started) and write.loop is self._loop
-        await asyncio.shield(cast("Started", write).task if here else asyncio.wrap_future(cast("Any", write.ended)))
+        if not (isinstance(write, Started) and write.loop is self._loop):
+            await asyncio.shield(asyncio.wrap_future(cast("Any", write.ended)))
+        while not write.ended.done():
+            task = cast("Started", write).task
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if is_cancelled() or not task.cancelled():
+                    raise
         write.ended.result()
 
     async def sleep(self, seconds: float) -> None:

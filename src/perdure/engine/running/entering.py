@@ -18,6 +18,7 @@ from perdure.errors import InvalidState
 
 if TYPE_CHECKING:
     from perdure.engine.running.run import Run
+    from perdure.streaming.modes import Event
 
 
 class Opened:
@@ -29,9 +30,10 @@ class Opened:
         restored: the stored checkpoint whose tasks it goes on with, and their results; None if all starts afresh.
         entered: keys that the input changed, None if there was no input.
         input_row, input_view: the input checkpoint and the state at it, if somebody wants to be told.
+        sent: what START's path functions have sent: it may be that nothing runs after them.
     """
 
-    __slots__ = ("entered", "input_row", "input_view", "move", "restored", "resumed")
+    __slots__ = ("entered", "input_row", "input_view", "move", "restored", "resumed", "sent")
 
     def __init__(self) -> None:
         self.move: Move = "go"
@@ -40,6 +42,7 @@ class Opened:
         self.entered: list[str] | None = None
         self.input_row: CheckpointRow | None = None
         self.input_view: dict[str, Any] | None = None
+        self.sent: list[Event] = []
 
 
 def entry_value(run: Run, given: Any) -> Any:
@@ -49,14 +52,18 @@ def entry_value(run: Run, given: Any) -> Any:
     return writes[0][1] if run.program.root else dict(writes)
 
 
-async def enter(run: Run, entry: Entry) -> None:
+async def enter(run: Run, opened: Opened, entry: Entry) -> None:
     """Run the entry: take its writes, and let START's conditional edges choose.
 
     Raises:
         Exception: whatever a path function raised.
     """
     if run.program.start.branches:
-        await run.runner.run_one(entry)
+        run.inside = opened.sent
+        try:
+            await run.runner.run_one(entry)
+        finally:
+            run.inside = None
         if entry.error is not None:
             raise entry.error
     else:
@@ -107,7 +114,7 @@ async def run_entry(run: Run, opened: Opened, value: Any, origin: int) -> None:
     journal, live = books(run)
     entry = Entry(run, origin, value)
     try:
-        await enter(run, entry)
+        await enter(run, opened, entry)
         live.step += 1
         identity = journal.session.numbers.checkpoint(live.step)
         opened.entered = live.advance((entry,), identity[0])

@@ -45,6 +45,7 @@ async def super_steps(run: Run, opened: Opened) -> AsyncGenerator[Events, None]:
     run.kept = opened.restored
     tasks = _first_tasks(run, opened)
     _tell_opening(run, opened, told, tasks)
+    told += opened.sent
     move: Move = opened.move
     while move == "go":
         if told:

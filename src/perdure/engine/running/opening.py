@@ -114,7 +114,7 @@ async def _open_unsaved(run: Run, given: Any) -> Opened:
         opened.entered, _ = apply_command(run, given, 0)
     else:
         entry = Entry(run, 0, entry_value(run, given.update if isinstance(given, Command) else given))
-        await enter(run, entry)
+        await enter(run, opened, entry)
         live.step = 0
         opened.entered = live.advance((entry,), 0)
         validate(run, opened.entered)

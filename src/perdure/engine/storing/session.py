@@ -25,7 +25,7 @@ from perdure.checkpoint.records import (
 )
 from perdure.checkpoint.saving import not_saved
 from perdure.engine.ports import LoopIsBlocked
-from perdure.errors import PerdureError, SaveFailed
+from perdure.errors import InvalidCall, PerdureError, SaveFailed
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
@@ -319,7 +319,7 @@ class Session:
         except Exception:
             raise
         except BaseException:
-            self.in_flight.append(self.runner.start(follow))
+            self.in_flight.append(self.runner.start(follow, commit))
             raise
 
     async def settle(self) -> None:
@@ -327,12 +327,15 @@ class Session:
 
         There are several only where subgraphs run side by side; each of them waits for all. A cancelled waiting leaves a write in
         flight: it goes on, and is waited for again.
+
+        Raises:
+            InvalidCall: sync code has stopped the loop that makes such a write.
         """
         while first := self.in_flight[:1]:
             try:
                 await self._landing(first[0])
-            except LoopIsBlocked:
-                raise
+            except LoopIsBlocked as error:
+                raise InvalidCall(str(error), thread=self.thread) from None
             except Exception as error:
                 self.lose(error)
                 self._landed(first[0])

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.clock import time_of
-from perdure.errors import GraphInterrupt, InvalidAnswer
+from perdure.errors import GraphInterrupt, InvalidAnswer, InvalidCall
 from perdure.types import NO_ANSWER, Interrupt
 
 if TYPE_CHECKING:
@@ -22,9 +22,16 @@ def ask(task: Task, value: Any, *, response_schema: Any, key: str | None, deadli
     Raises:
         GraphInterrupt: the question is open.
         AmbiguousPause: several questions were asked at once, and it cannot be told which of them this is.
+        InvalidCall: the task has ended; nobody would be asked.
         InvalidAnswer, ValueError, TypeError, MissingExtra: see `perdure.types.interrupt`.
     """
     run = task.run
+    if task.writes is not None or task.error is not None:
+        raise InvalidCall(
+            f"interrupt() was called in the name of node {task.node.name!r}, which has ended: wait for threads and asyncio tasks that ask "
+            "before the node returns",
+            node=task.node.name,
+        )
     with run.lock:
         identity, place, digest = task.questions.identify(value, key)
         answer = run.answers.get(identity, NO_ANSWER)
