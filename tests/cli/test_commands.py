@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import LeaseRow
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.cli import main

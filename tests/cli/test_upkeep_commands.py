@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import BUDGET
 from perdure.checkpoint.transfer.port import Arrival, movable

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.failpoints import ENVIRONMENT_VARIABLE
 

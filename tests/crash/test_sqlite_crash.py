@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.backends.sqlite.connections import open_sqlite
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import LeaseRow
 from perdure.errors import ThreadBusy
 from perdure.failpoints import ENVIRONMENT_VARIABLE
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import sys
 from perdure.backends.sqlite.connections import open_sqlite
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import *
 from tests.pure.test_sqlite_records import NOW, blocking, commit, row
 

@@ -6,8 +6,9 @@ import re
 import sqlite3
 
 from perdure.backends.sqlite.schema import APPLICATION_ID, NEWEST, migration, statements_in
-from perdure.checkpoint import index_records, records, rows
+from perdure.checkpoint import records, rows
 from perdure.checkpoint.incremental import compression, manifest, segments, tracker, writer
+from perdure.checkpoint.index import records as index_records
 from perdure.checkpoint.serde import format_v1
 from perdure.engine.storing import record
 from perdure.engine.storing.journal import CHAIN_SPAN

@@ -15,7 +15,7 @@ import ormsgpack
 import pytest
 
 from perdure.checkpoint import rows
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index.records import RunRow
 from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, WriteItem
 from perdure.errors import CorruptRecord, UnknownFormat
 

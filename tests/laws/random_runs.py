@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index.records import RunRow
 from perdure.checkpoint.records import RESULT, ROOT_NS, Commit, Loaded, RecordStore, Status
 from perdure.checkpoint.saver import Saver
 from perdure.engine.deciding.frontier import expanded

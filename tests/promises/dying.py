@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index.records import RunRow
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import Commit, RecordStore, Status
 from perdure.checkpoint.saver import Saver
 from perdure.errors import SaveFailed

@@ -98,7 +98,7 @@ graph.invoke({"log": ["in"]}, on())
 
 @SAVERS
 def test_P9_a_holder_that_cannot_be_proved_dead_is_waited_for(kind: str, tmp_path: Path, way: Way, monkeypatch: Any):
-    from perdure.checkpoint import identity
+    from perdure.checkpoint.leases import identity
 
     clock = FrozenClock(step_ns=1_000)
     saver = open_saver(kind, tmp_path, clock=clock, lease_seconds=1_000)

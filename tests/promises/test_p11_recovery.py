@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from perdure.checkpoint.index import Index
+from perdure.checkpoint.index.threads import Index
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.unresolved import Unresolved

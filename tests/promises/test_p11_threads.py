@@ -13,9 +13,9 @@ from typing import Any, TypedDict
 import pytest
 
 from perdure.backends.sqlite import statements as sql
+from perdure.checkpoint.index.thread_info import RunInfo, ThreadInfo
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
-from perdure.checkpoint.thread_info import RunInfo, ThreadInfo
 from perdure.engine.storing import record
 from perdure.errors import GraphRecursionError
 from perdure.func import entrypoint

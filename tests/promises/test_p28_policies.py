@@ -12,11 +12,11 @@ import pytest
 
 from perdure.bridge import run_blocking
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.pinning import single_write
 from perdure.checkpoint.retention import Pruned, Retention
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import Removal
+from perdure.checkpoint.upkeep.pinning import single_write
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, ThreadDeleted, UnknownThread
 from perdure.graph import START, StateGraph

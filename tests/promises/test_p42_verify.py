@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint import identity
-from perdure.checkpoint.pinning import single_write
-from perdure.checkpoint.receipt import Receipt
+from perdure.checkpoint.integrity.receipt import Receipt
+from perdure.checkpoint.integrity.verifying import Verified
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import ROOT_NS, CheckpointRow, Packed, ValueRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import BUDGET, Removal
-from perdure.checkpoint.thread_rows import ThreadRows, decoded
 from perdure.checkpoint.transfer.port import Arrival, movable
-from perdure.checkpoint.verifying import Verified
+from perdure.checkpoint.upkeep.pinning import single_write
+from perdure.checkpoint.upkeep.thread_rows import ThreadRows, decoded
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
 from tests.promises.retaining import chat, turns

@@ -188,7 +188,7 @@ def test_P16_pages_are_followed_by_cursor_and_a_thread_is_never_split(way: Way, 
 
 
 def test_P16_more_threads_than_one_read(way: Way, saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.checkpoint.inbox.PAGE", 2)
+    monkeypatch.setattr("perdure.checkpoint.index.inbox.PAGE", 2)
     graph = asking(way).compile(saver)
     names = [f"t{at}" for at in range(5)]
     for name in names:

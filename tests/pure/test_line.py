@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.checkpoint.line import FIRST_WAIT, LONGEST_WAIT, PATIENCE, Line
+from perdure.checkpoint.leases.line import FIRST_WAIT, LONGEST_WAIT, PATIENCE, Line
 
 
 def test_P8_first_come_first_served():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint.background import Renewer
+from perdure.checkpoint.leases.background import Renewer
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from tests.promises.ways import Ledger, Way, chain, on, open_saver

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.backends.sqlite.connections import SharedSqlite, open_sqlite
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import RESULT, Packed, StaleLoad, ValueRow, WriteRow
 from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
 from perdure.testing.clock import ManualClock

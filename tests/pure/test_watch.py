@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.lease import is_free
+from perdure.checkpoint.leases import identity
+from perdure.checkpoint.leases.lease import is_free
+from perdure.checkpoint.leases.watch import KEPT, Watch
 from perdure.checkpoint.records import Holder, LeaseRow
-from perdure.checkpoint.watch import KEPT, Watch
 from perdure.testing.clock import ManualClock
 
 SECOND = 10**9

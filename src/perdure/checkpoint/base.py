@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from perdure.absent import missing
 from perdure.bridge import run_blocking
-from perdure.checkpoint.listing import HasIndex
+from perdure.checkpoint.index.listing import HasIndex
 from perdure.checkpoint.making import copy_checkpoint as copy_checkpoint
 from perdure.checkpoint.making import create_checkpoint as create_checkpoint
 from perdure.checkpoint.making import empty_checkpoint as empty_checkpoint
@@ -26,8 +26,8 @@ from perdure.errors import MissingMethod
 from perdure.types import InterruptPage, RunnableConfig
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.inbox import Inbox
-    from perdure.checkpoint.index import Index
+    from perdure.checkpoint.index.inbox import Inbox
+    from perdure.checkpoint.index.threads import Index
     from perdure.checkpoint.serde.base import SerializerProtocol
 
 V = TypeVar("V", int, float, str)

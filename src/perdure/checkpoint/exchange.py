@@ -10,7 +10,6 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint import identity
 from perdure.checkpoint.base import (
     WRITES_IDX_MAP,
     Checkpoint,
@@ -21,6 +20,8 @@ from perdure.checkpoint.base import (
 )
 from perdure.checkpoint.incremental.compression import squeezed
 from perdure.checkpoint.incremental.values import value_of, write_of
+from perdure.checkpoint.leases import identity
+from perdure.checkpoint.leases.watch import Watch
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.pauses import asked_again
 from perdure.checkpoint.reading import folded, metadata_of
@@ -44,7 +45,6 @@ from perdure.checkpoint.records import (
 from perdure.checkpoint.records import ERROR as ERROR_KIND
 from perdure.checkpoint.saving import attempt, save
 from perdure.checkpoint.serde.base import SerializerProtocol
-from perdure.checkpoint.watch import Watch
 from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
 from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint

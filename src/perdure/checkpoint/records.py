@@ -15,7 +15,7 @@ from perdure.checkpoint.addresses import BranchName as BranchName  # noqa: PLC04
 from perdure.checkpoint.addresses import BranchRow as BranchRow  # noqa: PLC0414 - imported from here by everybody
 from perdure.checkpoint.addresses import Have as Have  # noqa: PLC0414 - imported from here by everybody
 from perdure.checkpoint.incremental.manifest import Manifest
-from perdure.checkpoint.index_records import IndexPort, RunRow
+from perdure.checkpoint.index.records import IndexPort, RunRow
 from perdure.checkpoint.survey import Removal, Surveyed
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Commit:
 
     `take` and `keep` let the lease run out `lease_ns` after now by the database's clock. `now_ns` is the caller's clock and dates
     rows only: two callers may disagree on it by any amount. `over` is a lease whose holder the caller found dead or gone (see
-    `checkpoint/watch.py`); the store compares and judges nothing.
+    `checkpoint/leases/watch.py`); the store compares and judges nothing.
 
     `next_n` and `newest` only ever grow: branches that run at the same time may commit in any order.
     """

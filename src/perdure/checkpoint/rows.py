@@ -21,7 +21,7 @@ import ormsgpack
 
 from perdure.checkpoint.incremental import manifest
 from perdure.checkpoint.incremental.manifest import Manifest
-from perdure.checkpoint.index_records import OUTCOMES, RunRow
+from perdure.checkpoint.index.records import OUTCOMES, RunRow
 from perdure.checkpoint.records import CheckpointRow, Entry, Holder, Packed, Pending, Record, WriteItem
 from perdure.errors import CorruptRecord, UnknownFormat
 

@@ -7,19 +7,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure.bridge import iterate_blocking, run_blocking
-from perdure.checkpoint.background import Renewer
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.exchange import Exchange
 from perdure.checkpoint.heads import HEAD_CACHE, Heads
-from perdure.checkpoint.inbox import Inbox
-from perdure.checkpoint.index import Index
-from perdure.checkpoint.lease import LEASE_SECONDS, LONGEST_LEASE
-from perdure.checkpoint.line import Line
+from perdure.checkpoint.index.inbox import Inbox
+from perdure.checkpoint.index.threads import Index
+from perdure.checkpoint.leases.background import Renewer
+from perdure.checkpoint.leases.lease import LEASE_SECONDS, LONGEST_LEASE
+from perdure.checkpoint.leases.line import Line
+from perdure.checkpoint.leases.watch import Watch
 from perdure.checkpoint.retention import Retention, rules_of
 from perdure.checkpoint.saving import delete
 from perdure.checkpoint.transfer.methods import Movable
-from perdure.checkpoint.upkeep import Upkeep
-from perdure.checkpoint.watch import Watch
+from perdure.checkpoint.upkeep.methods import Upkeep
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import InvalidArgument, SelfBusy, WrongType
 from perdure.ids import thread_text

@@ -14,14 +14,14 @@ import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.index import STATUSES
+from perdure.checkpoint.index.threads import STATUSES
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.cli.commands import CommandError
 from perdure.cli.loading import saver_at
 from perdure.cli.text import printable
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.thread_info import ThreadInfo
+    from perdure.checkpoint.index.thread_info import ThreadInfo
 
 HELP = "list threads, and how they stand"
 

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.receipt import Receipt
+from perdure.checkpoint.integrity.receipt import Receipt
 from perdure.cli.commands import CommandError
 from perdure.cli.loading import known_threads, saver_at
 from perdure.cli.text import counted, printable
 from perdure.errors import InvalidConfig, ThreadBusy
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.integrity.verifying import Verified
     from perdure.checkpoint.saver import Saver
-    from perdure.checkpoint.verifying import Verified
 
 HELP = "check all that is stored of threads"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.inbox import LIMIT
+from perdure.checkpoint.index.inbox import LIMIT
 from perdure.errors import MissingCheckpointer
 
 if TYPE_CHECKING:

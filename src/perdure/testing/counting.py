@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.survey import Stretch
 from perdure.checkpoint.transfer.port import Arrival

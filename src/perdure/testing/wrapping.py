@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, RecordStore, Status, ThreadRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.survey import Stretch

@@ -10,8 +10,8 @@ from hashlib import blake2b
 
 from perdure.backends.memory import moving, removing
 from perdure.backends.memory.thread import MemoryThread, refuse_twice
-from perdure.checkpoint import lease
-from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.leases import lease
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
+from perdure.checkpoint.index.records import RUNS_KEPT, RunRow
 from perdure.checkpoint.records import ROOT_NS, CheckpointRow, ChildRow, Commit, Packed, ThreadRow, WriteRow
 from perdure.errors import SaveFailed
 

@@ -8,8 +8,8 @@ from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.loading import thread_row
 from perdure.backends.sqlite.removing import delete_all, empty_log, take_away
 from perdure.backends.sqlite.schema import NUMBERS, Database
-from perdure.checkpoint import lease
-from perdure.checkpoint.index_records import RUNS_KEPT, RunRow
+from perdure.checkpoint.index.records import RUNS_KEPT, RunRow
+from perdure.checkpoint.leases import lease
 from perdure.checkpoint.records import RESULT, Commit, LeaseRow, Status, ThreadRow
 from perdure.checkpoint.rows import checkpoint_body, holder_body, metadata_body, pack_id, run_body, write_body
 from perdure.errors import SaveFailed

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.backends.sqlite import statements as sql
 from perdure.backends.sqlite.schema import Database
 from perdure.checkpoint.incremental.manifest import merged_spans
-from perdure.checkpoint.index_records import RunRow, ThreadFilter
+from perdure.checkpoint.index.records import RunRow, ThreadFilter
 from perdure.checkpoint.reading import ancestors, folded, ids_of, is_open, origins_of, past, spans_of, without
 from perdure.checkpoint.records import (
     ROOT_NS,

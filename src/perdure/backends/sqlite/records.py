@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.backends.sqlite import committing, loading, moving, removing
 from perdure.backends.sqlite.connections import SqlitePort
-from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.records import BranchName, ChildRow, Commit, Have, Loaded, Status, ThreadRow
 from perdure.checkpoint.survey import Stretch
 from perdure.checkpoint.transfer.port import Arrival

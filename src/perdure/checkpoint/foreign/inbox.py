@@ -7,7 +7,7 @@ from typing import Any
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.checkpoint.foreign.identity import AS_IT_IS
 from perdure.checkpoint.foreign.records import ForeignRecords
-from perdure.checkpoint.inbox import Inbox
+from perdure.checkpoint.index.inbox import Inbox
 from perdure.clock import SYSTEM_CLOCK
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint.foreign.identity import AS_IT_IS
 from perdure.checkpoint.foreign.records import ForeignRecords
 from perdure.checkpoint.foreign.shapes import OWN_METADATA
-from perdure.checkpoint.index import Index
+from perdure.checkpoint.index.threads import Index
 from perdure.checkpoint.records import ROOT_NS, Loaded, Status, ThreadRow
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import CorruptRecord, InvalidConfig
@@ -15,9 +15,9 @@ from perdure.ids import ticks_in, unix_ns_of
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
-    from perdure.checkpoint.index import Order, Query
-    from perdure.checkpoint.index_records import RunRow
-    from perdure.checkpoint.thread_info import Page, RunInfo, ThreadInfo
+    from perdure.checkpoint.index.records import RunRow
+    from perdure.checkpoint.index.thread_info import Page, RunInfo, ThreadInfo
+    from perdure.checkpoint.index.threads import Order, Query
 
 
 class ForeignIndex(Index):

@@ -26,7 +26,7 @@ from perdure.checkpoint.foreign.shapes import (
     task_of,
     writes_of,
 )
-from perdure.checkpoint.index_records import EVERY, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import EVERY, RunRow, ThreadFilter
 from perdure.checkpoint.reading import origins_of
 from perdure.checkpoint.records import (
     ERROR,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import LeaseRow
 from perdure.errors import CorruptRecord, SaveFailed, ThreadExists
 

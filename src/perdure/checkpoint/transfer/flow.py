@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
 
-from perdure.checkpoint import identity, lease
+from perdure.checkpoint.leases import identity, lease
 from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.saving import attempt
 from perdure.checkpoint.survey import BUDGET, Stretch

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.pinning import BRANCH, checked_name
 from perdure.checkpoint.records import ROOT_NS, BranchName, BranchRow, Loaded, StaleLoad
+from perdure.checkpoint.upkeep.pinning import BRANCH, checked_name
 from perdure.constants import CONF
 from perdure.engine.runners.blocking import BlockingRunner
 from perdure.engine.storing.session import Session

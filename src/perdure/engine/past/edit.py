@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
-from perdure.checkpoint.inbox import open_questions
+from perdure.checkpoint.index.inbox import open_questions
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
 from perdure.constants import CONF, COPY, END, INPUT, START
 from perdure.engine.deciding import returns

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.inbox import open_questions
+from perdure.checkpoint.index.inbox import open_questions
 from perdure.checkpoint.pauses import Asked, stored
 from perdure.checkpoint.records import PAUSES, CheckpointRow, ChildRow, Commit, Loaded
 from perdure.constants import CONF

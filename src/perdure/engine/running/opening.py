@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
-from perdure.checkpoint.index_records import ThreadFilter
-from perdure.checkpoint.lease import is_free
+from perdure.checkpoint.index.records import ThreadFilter
+from perdure.checkpoint.leases.lease import is_free
 from perdure.checkpoint.records import ROOT_NS, LeaseRow, Loaded, StaleLoad
 from perdure.constants import CONF, PREVIOUS
 from perdure.engine.deciding import decide
@@ -31,7 +31,7 @@ from perdure.runtime.config import stored_metadata
 from perdure.types import NO_ANSWER, Command
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.line import Place
+    from perdure.checkpoint.leases.line import Place
     from perdure.engine.running.run import Run
     from perdure.types import Durability
 

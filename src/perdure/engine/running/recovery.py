@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.index import Index
-from perdure.checkpoint.index_records import ThreadFilter
+from perdure.checkpoint.index.records import ThreadFilter
+from perdure.checkpoint.index.threads import Index
 from perdure.checkpoint.records import ROOT_NS
 from perdure.checkpoint.saver import Saver
 from perdure.constants import CONF, DEFAULT_NAME
@@ -29,9 +29,9 @@ from perdure.streaming.modes import NOTHING, Wanted
 from perdure.types import NO_ANSWER
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.index_records import RunRow
+    from perdure.checkpoint.index.records import RunRow
+    from perdure.checkpoint.index.thread_info import ThreadInfo
     from perdure.checkpoint.records import CheckpointRow, Status, ThreadRow
-    from perdure.checkpoint.thread_info import ThreadInfo
     from perdure.engine.ports import Runner
     from perdure.engine.program import Program
     from perdure.engine.running.run import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint.line import Line
+from perdure.checkpoint.leases.line import Line
+from perdure.checkpoint.leases.watch import Watch
 from perdure.checkpoint.saver import Saver
-from perdure.checkpoint.watch import Watch
 from perdure.clock import SYSTEM_CLOCK
 from perdure.constants import CONF
 from perdure.engine.storing.session import Access

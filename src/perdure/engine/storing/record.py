@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index.records import RunRow
 from perdure.constants import NS_END, NS_SEP
 from perdure.engine.past.branches import branch_of
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.index_records import Outcome
+    from perdure.checkpoint.index.records import Outcome
     from perdure.checkpoint.records import Status
     from perdure.engine.running.run import Run
     from perdure.engine.tasks.task import Task

@@ -8,8 +8,8 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.lease import busy, forked, is_free
+from perdure.checkpoint.leases import identity
+from perdure.checkpoint.leases.lease import busy, forked, is_free
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.records import (
     ROOT_NS,
@@ -30,9 +30,9 @@ from perdure.errors import InvalidCall, PerdureError, SaveFailed
 if TYPE_CHECKING:
     from perdure.checkpoint.base import BaseCheckpointSaver
     from perdure.checkpoint.heads import Heads
-    from perdure.checkpoint.line import Line
+    from perdure.checkpoint.leases.line import Line
+    from perdure.checkpoint.leases.watch import Watch
     from perdure.checkpoint.serde.base import SerializerProtocol
-    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.engine.ports import InFlight, Runner
     from perdure.engine.running.run import Run

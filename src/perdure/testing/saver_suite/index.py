@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.index_records import RUNS_KEPT, RunRow, ThreadFilter
+from perdure.checkpoint.index.records import RUNS_KEPT, RunRow, ThreadFilter
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import Holder, LeaseRow, StaleLoad, Status, ThreadUpdate
 from perdure.clock import time_of
 from perdure.errors import InvalidConfig, ThreadBusy

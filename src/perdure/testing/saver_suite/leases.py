@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint.index_records import RunRow
+from perdure.checkpoint.index.records import RunRow
 from perdure.checkpoint.records import (
     ANSWERS,
     CheckpointRow,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint import identity
 from perdure.checkpoint.incremental.manifest import Manifest
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.records import (
     ANSWERS,

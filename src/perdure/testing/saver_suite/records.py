@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint.index_records import ThreadFilter
+from perdure.checkpoint.index.records import ThreadFilter
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import (
     ANSWERS,

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.numbering import Numbers
 from perdure.checkpoint.records import CheckpointRow, Commit, Entry, Holder, LeaseOp, Loaded, Packed, ThreadUpdate
 from perdure.clock import SYSTEM_CLOCK, Clock

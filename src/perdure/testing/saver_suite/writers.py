@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self, TypedDict
 import pytest
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint import identity
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import LeaseRow
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, LeaseLost, SelfBusy, ThreadBusy, ThreadDeleted, UnknownThread

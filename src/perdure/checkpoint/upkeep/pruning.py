@@ -11,17 +11,17 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from perdure.checkpoint import lease
-from perdure.checkpoint.index_records import ThreadFilter
-from perdure.checkpoint.pinning import single_write
+from perdure.checkpoint.index.records import ThreadFilter
+from perdure.checkpoint.leases import lease
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, ThreadRow
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
-from perdure.checkpoint.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
 from perdure.checkpoint.saving import attempt, save
 from perdure.checkpoint.survey import BUDGET, Removal
-from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
+from perdure.checkpoint.upkeep.pinning import single_write
+from perdure.checkpoint.upkeep.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
+from perdure.checkpoint.upkeep.thread_rows import decoded
 from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted, UnknownThread
 
 if TYPE_CHECKING:

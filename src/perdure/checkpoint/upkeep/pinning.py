@@ -9,16 +9,16 @@ import os
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from perdure.checkpoint import identity
 from perdure.checkpoint.exchange import address
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import ROOT_NS, BranchRow, Commit, StaleLoad, ThreadRow
 from perdure.checkpoint.saving import attempt, save
 from perdure.constants import CONF
 from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 
 if TYPE_CHECKING:
+    from perdure.checkpoint.leases.watch import Watch
     from perdure.checkpoint.records import RecordStore
-    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.types import RunnableConfig
 

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 from perdure.checkpoint.incremental.compression import PREFIX
 from perdure.checkpoint.incremental.manifest import Manifest, is_within, merged_spans
 from perdure.checkpoint.incremental.segments import count_in
+from perdure.checkpoint.integrity.receipt import Digester, digest_of_value
 from perdure.checkpoint.reading import ancestors, folded, one_by_one, origins_of, spans_of, task_at
-from perdure.checkpoint.receipt import Digester, digest_of_value
 from perdure.checkpoint.records import (
     ROOT_NS,
     CheckpointRow,
@@ -24,7 +24,7 @@ from perdure.checkpoint.records import (
     WriteItem,
     WriteRow,
 )
-from perdure.checkpoint.thread_rows import ThreadRows
+from perdure.checkpoint.upkeep.thread_rows import ThreadRows
 from perdure.errors import CorruptRecord
 
 

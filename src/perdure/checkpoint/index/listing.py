@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from perdure.bridge import run_blocking
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.index import Index, Order
+    from perdure.checkpoint.index.thread_info import Page, RunInfo, ThreadInfo
+    from perdure.checkpoint.index.threads import Index, Order
     from perdure.checkpoint.records import Status
-    from perdure.checkpoint.thread_info import Page, RunInfo, ThreadInfo
 
 
 class HasIndex:
@@ -108,6 +108,6 @@ class HasIndex:
 
 
 async def _page(index: Index, given: dict[str, Any], order: Order, limit: int, cursor: str | None) -> Page[ThreadInfo]:
-    from perdure.checkpoint.index import Query
+    from perdure.checkpoint.index.threads import Query
 
     return await index.page(Query.of(**given), order=order, limit=limit, cursor=cursor)

@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.pinning import pin, unpin
-from perdure.checkpoint.pruning import BATCH, Pruner
-from perdure.checkpoint.receipt import Receipt
+from perdure.checkpoint.integrity.receipt import Receipt
+from perdure.checkpoint.integrity.verifying import Verified, verify
 from perdure.checkpoint.retention import Age, Pruned, Retention
-from perdure.checkpoint.verifying import Verified, verify
+from perdure.checkpoint.upkeep.pinning import pin, unpin
+from perdure.checkpoint.upkeep.pruning import BATCH, Pruner
 from perdure.errors import InvalidConfig, WrongType
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
     from perdure.checkpoint.heads import Heads
+    from perdure.checkpoint.leases.watch import Watch
     from perdure.checkpoint.records import RecordStore
-    from perdure.checkpoint.watch import Watch
     from perdure.clock import Clock
     from perdure.types import RunnableConfig
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.checkpoint import lease
-from perdure.checkpoint.invariants import Books, Problem, in_order
-from perdure.checkpoint.receipt import SHORT, Receipt, chain_over, checked_key, receipt_of
+from perdure.checkpoint.integrity.invariants import Books, Problem, in_order
+from perdure.checkpoint.integrity.receipt import SHORT, Receipt, chain_over, checked_key, receipt_of
+from perdure.checkpoint.leases import lease
 from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.survey import BUDGET
-from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
+from perdure.checkpoint.upkeep.thread_rows import decoded
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
 
 if TYPE_CHECKING:

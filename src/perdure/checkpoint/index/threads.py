@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.inbox import WAITING, open_questions
-from perdure.checkpoint.index_records import ThreadFilter
+from perdure.checkpoint.index.inbox import WAITING, open_questions
+from perdure.checkpoint.index.records import ThreadFilter
+from perdure.checkpoint.index.thread_info import Page, RunInfo, ThreadHolder, ThreadInfo
+from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import ROOT_NS, Loaded, Status, ThreadRow
-from perdure.checkpoint.thread_info import Page, RunInfo, ThreadHolder, ThreadInfo
 from perdure.clock import ns_of, time_of
 from perdure.errors import InvalidConfig, WrongType
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.index_records import RunRow
+    from perdure.checkpoint.index.records import RunRow
     from perdure.checkpoint.records import RecordStore
     from perdure.checkpoint.serde.base import SerializerProtocol
     from perdure.clock import Clock

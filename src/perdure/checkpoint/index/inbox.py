@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.checkpoint.incremental.values import value_of
-from perdure.checkpoint.index_records import ThreadFilter
+from perdure.checkpoint.index.records import ThreadFilter
 from perdure.checkpoint.pauses import Asked, asked_again, of_last_entry
 from perdure.checkpoint.records import ANSWERS, ERROR, PAUSES, RESULT, ROOT_NS, Loaded, Pending, Status, WriteRow
 from perdure.constants import ERROR_SOURCE_NODE, NO_WRITES

@@ -1,7 +1,7 @@
 """Who may write to a thread: pure verdicts over lease rows.
 
 Nothing here reads a clock or asks the operating system. Whether a lease has run out says the database that holds it (`expired`),
-whether its holder is dead or gone `checkpoint/watch.py` (`Commit.over`).
+whether its holder is dead or gone `checkpoint/leases/watch.py` (`Commit.over`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perdure.checkpoint import identity
-from perdure.checkpoint.lease import is_free
+from perdure.checkpoint.leases import identity
+from perdure.checkpoint.leases.lease import is_free
 from perdure.checkpoint.records import LeaseMark, LeaseRow
 from perdure.clock import Clock
 
