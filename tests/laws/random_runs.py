@@ -255,8 +255,10 @@ class Case:
         if isinstance(self.output, dict):
             assert self.output == straight.values, "what the last call returned"
         if self.durability != "exit":
-            # Which questions an old checkpoint shows depends on the order of the answers: those that its tasks asked last.
-            told = slice(None) if self.answers is all_at_once else slice(-1)
+            # An old checkpoint shows the questions that its tasks asked last. Which these are depends on the order of the answers; and
+            # where a sibling fails, on how many of a node's steps have asked by then, for what is async is stopped.
+            stopped = self.plan.fails and self.way in ("ainvoke", "astream")
+            told = slice(None) if self.answers is all_at_once and not stopped else slice(-1)
             assert [each[told] for each in self.history] == [each[told] for each in straight.history]
         done = self.ledger.done()
         assert set(done) == set(straight.done)
