@@ -167,8 +167,8 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="What a conversation costs as it grows.")
     parser.add_argument("--peer-python", help="a Python that has the peer installed")
-    parser.add_argument("--turns", type=int, default=1000)
-    parser.add_argument("--budget", type=int, default=1_000_000_000, help="bytes after which a contestant stops")
+    parser.add_argument("--turns", type=int, default=10_000)
+    parser.add_argument("--budget", type=int, default=400_000_000, help="bytes after which a contestant stops")
     parser.add_argument("--json", help="where to write what was measured")
     parser.add_argument("--png", help="where to draw it")
     parser.add_argument("--draw-from", help="draw what an earlier run wrote with --json")
