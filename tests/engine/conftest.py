@@ -9,8 +9,14 @@ import pytest
 
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.sqlite import SqliteSaver
 from tests.engine.colours import COLOURS, Colour
-from tests.promises.ways import SAVERS, open_saver
+from tests.promises.ways import SAVERS
+
+
+def made(kind: str, folder: Path) -> Saver:
+    """A new saver. The one on a file does not wait for the disk, which no test here can tell."""
+    return InMemorySaver() if kind == "memory" else SqliteSaver(folder / "threads.db", synchronous="normal")
 
 
 @pytest.fixture(params=COLOURS, ids=lambda colour: colour.name)
@@ -22,21 +28,15 @@ def colour(request: pytest.FixtureRequest) -> Colour:
 @pytest.fixture(params=["no saver", *SAVERS])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver | None]:
     """A saver in memory, one on a file, or none."""
-    made = None if request.param == "no saver" else open_saver(request.param, tmp_path)
-    yield made
-    if made is not None:
-        made.close()
+    if request.param == "no saver":
+        yield None
+        return
+    with made(request.param, tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(params=SAVERS)
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Saver]:
     """A saver in memory, and one on a file."""
-    made = open_saver(request.param, tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def memory() -> InMemorySaver:
-    """A memory saver."""
-    return InMemorySaver()
+    with made(request.param, tmp_path) as opened:
+        yield opened

@@ -10,6 +10,7 @@ import pytest
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import NodeCancelledError, SaveFailed
 from perdure.testing.faults import FailingRecords, with_records
 from perdure.types import Command, interrupt
@@ -100,12 +101,12 @@ def test_sync_and_async_nodes_of_one_step_run_at_once(colour: Colour) -> None:
     assert colour.invoke(graph, {"log": []})["log"] == [True, "met"]
 
 
-def test_P49_one_thread_may_be_served_in_turns(memory: InMemorySaver) -> None:
+def test_P49_one_thread_may_be_served_in_turns(kept: Saver) -> None:
     async def asks(_: Log) -> dict[str, Any]:
         return {"log": [interrupt("q")]}
 
     graph = StateGraph(Log).add_node("a", asks).add_node("b", lambda _: {"log": ["b"]}).add_edge(START, "a").add_edge("a", "b")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     compiled.invoke({"log": []}, thread())
     assert asyncio.run(compiled.aget_state(thread())).interrupts == compiled.get_state(thread()).interrupts
     assert asyncio.run(compiled.ainvoke(Command(resume="r"), thread())) == {"log": ["r", "b"]}

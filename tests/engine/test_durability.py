@@ -9,6 +9,7 @@ import pytest
 from perdure import START, StateGraph
 from perdure.backends.memory.records import MemoryRecords
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidConfig, SaveFailed
 from perdure.types import Command, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -57,8 +58,8 @@ MODES = ["sync", "async", "exit"]
 
 
 @pytest.mark.parametrize("durability", MODES)
-def test_every_mode_gives_the_same_result_and_tip(colour: Colour, memory: InMemorySaver, durability: Any) -> None:
-    graph = chain(colour).compile(memory)
+def test_every_mode_gives_the_same_result_and_tip(colour: Colour, kept: Saver, durability: Any) -> None:
+    graph = chain(colour).compile(kept)
     assert colour.invoke(graph, {"log": []}, thread(), durability=durability) == {"log": ["a", "b", "c"]}
     state = colour.state(graph, thread())
     assert (state.values, state.next, state.metadata["step"]) == ({"log": ["a", "b", "c"]}, (), 3)
@@ -84,7 +85,7 @@ def test_exit_stores_one_checkpoint_a_run(colour: Colour) -> None:
     assert oldest.parent_config is None
 
 
-def test_P6_exit_keeps_a_pause_and_what_its_siblings_did(colour: Colour, memory: InMemorySaver) -> None:
+def test_P6_exit_keeps_a_pause_and_what_its_siblings_did(colour: Colour, kept: Saver) -> None:
     runs: list[str] = []
 
     def asks(_: Log) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_P6_exit_keeps_a_pause_and_what_its_siblings_did(colour: Colour, memory:
         .add_node("asks", colour.node(asks))
         .add_node("works", colour.node(works))
     )
-    compiled = graph.add_edge(START, "first").add_edge("first", "asks").add_edge("first", "works").compile(memory)
+    compiled = graph.add_edge(START, "first").add_edge("first", "asks").add_edge("first", "works").compile(kept)
     colour.invoke(compiled, {"log": []}, thread(), durability="exit")
     assert [pause.value for pause in colour.state(compiled, thread()).interrupts] == ["q"]
     assert len(colour.history(compiled, thread())) == 1
@@ -108,7 +109,7 @@ def test_P6_exit_keeps_a_pause_and_what_its_siblings_did(colour: Colour, memory:
     assert runs == ["works"]
 
 
-def test_P6_exit_keeps_an_error_and_can_be_resumed(colour: Colour, memory: InMemorySaver) -> None:
+def test_P6_exit_keeps_an_error_and_can_be_resumed(colour: Colour, kept: Saver) -> None:
     fails = [True]
     runs: list[str] = []
 
@@ -118,7 +119,7 @@ def test_P6_exit_keeps_an_error_and_can_be_resumed(colour: Colour, memory: InMem
             raise ConnectionError("down")
         return {"log": ["shaky"]}
 
-    graph = chain(colour, 2, runs).add_node("shaky", colour.node(shaky)).add_edge("b", "shaky").compile(memory)
+    graph = chain(colour, 2, runs).add_node("shaky", colour.node(shaky)).add_edge("b", "shaky").compile(kept)
     with pytest.raises(ConnectionError):
         colour.invoke(graph, {"log": []}, thread(), durability="exit")
     assert colour.state(graph, thread()).next == ("shaky",)
@@ -171,7 +172,7 @@ def test_P4_P3_where_the_input_cannot_be_stored_no_node_runs(colour: Colour) -> 
     assert seen == []
 
 
-def test_P2_results_of_a_step_are_stored_as_they_come(colour: Colour, memory: InMemorySaver) -> None:
+def test_P2_results_of_a_step_are_stored_as_they_come(colour: Colour, kept: Saver) -> None:
     runs: list[str] = []
 
     def ok(_: Log) -> dict[str, Any]:
@@ -187,7 +188,7 @@ def test_P2_results_of_a_step_are_stored_as_they_come(colour: Colour, memory: In
     graph = (
         StateGraph(Log).add_node("ok", colour.node(ok)).add_node("bad", colour.node(bad)).add_node("end", colour.says("end"))
     )
-    compiled = graph.add_edge(START, "ok").add_edge(START, "bad").add_edge(["ok", "bad"], "end").compile(memory)
+    compiled = graph.add_edge(START, "ok").add_edge(START, "bad").add_edge(["ok", "bad"], "end").compile(kept)
     with pytest.raises(ConnectionError):
         colour.invoke(compiled, {"log": []}, {**thread(), "max_concurrency": 2})
     out = colour.invoke(compiled, None, thread())
@@ -195,11 +196,11 @@ def test_P2_results_of_a_step_are_stored_as_they_come(colour: Colour, memory: In
     assert runs.count("bad") == 2
 
 
-def test_P50_an_unknown_durability_is_an_error(colour: Colour, memory: InMemorySaver) -> None:
+def test_P50_an_unknown_durability_is_an_error(colour: Colour, kept: Saver) -> None:
     with pytest.raises(InvalidConfig, match="durability must be one of"):
-        colour.invoke(chain(colour).compile(memory), {"log": []}, thread(), durability="later")
+        colour.invoke(chain(colour).compile(kept), {"log": []}, thread(), durability="later")
 
 
-def test_P50_an_unknown_on_busy_is_an_error(colour: Colour, memory: InMemorySaver) -> None:
+def test_P50_an_unknown_on_busy_is_an_error(colour: Colour, kept: Saver) -> None:
     with pytest.raises(InvalidConfig, match="on_busy must be"):
-        colour.invoke(chain(colour).compile(memory), {"log": []}, thread(), on_busy="queue")
+        colour.invoke(chain(colour).compile(kept), {"log": []}, thread(), on_busy="queue")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph, runtime
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import NodeError
 from perdure.types import Command, RetryPolicy, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -128,15 +128,15 @@ def test_the_stream_shows_the_failure_and_the_handler(colour: Colour) -> None:
     ]
 
 
-def test_the_failure_stays_readable_in_history(colour: Colour, memory: InMemorySaver) -> None:
-    graph = guarded(colour).compile(memory)
+def test_the_failure_stays_readable_in_history(colour: Colour, kept: Saver) -> None:
+    graph = guarded(colour).compile(kept)
     colour.invoke(graph, {"log": []}, thread())
     failed = [task for snapshot in colour.history(graph, thread()) for task in snapshot.tasks if task.error]
     assert [task.name for task in failed] == ["a"]
     assert "boom" in str(failed[0].error)
 
 
-def test_P2_after_a_crash_between_failure_and_handler_only_the_handler_runs(colour: Colour, memory: InMemorySaver) -> None:
+def test_P2_after_a_crash_between_failure_and_handler_only_the_handler_runs(colour: Colour, kept: Saver) -> None:
     counts = {"a": 0, "handler": 0}
     crash = [True]
 
@@ -150,7 +150,7 @@ def test_P2_after_a_crash_between_failure_and_handler_only_the_handler_runs(colo
             raise ConnectionError("the process dies here")
         return {"log": [f"{error.node} {error.error}"]}
 
-    graph = guarded(colour, node, handler).compile(memory)
+    graph = guarded(colour, node, handler).compile(kept)
     with pytest.raises(ConnectionError):
         colour.invoke(graph, {"log": []}, thread())
     crash[0] = False
@@ -160,7 +160,7 @@ def test_P2_after_a_crash_between_failure_and_handler_only_the_handler_runs(colo
     assert "boom" in out[0]
 
 
-def test_a_handler_may_pause_and_go_on(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_handler_may_pause_and_go_on(colour: Colour, kept: Saver) -> None:
     counts = {"a": 0}
 
     def node(_: Log) -> None:
@@ -170,7 +170,7 @@ def test_a_handler_may_pause_and_go_on(colour: Colour, memory: InMemorySaver) ->
     def handler(_: Log, error: NodeError) -> dict[str, Any]:
         return {"log": [interrupt(f"{error.node} failed, what now?")]}
 
-    graph = guarded(colour, node, handler).compile(memory)
+    graph = guarded(colour, node, handler).compile(kept)
     out = colour.invoke(graph, {"log": []}, thread())
     assert [pause.value for pause in out["__interrupt__"]] == ["a failed, what now?"]
     assert [pause.value for pause in colour.state(graph, thread()).interrupts] == ["a failed, what now?"]
@@ -178,7 +178,7 @@ def test_a_handler_may_pause_and_go_on(colour: Colour, memory: InMemorySaver) ->
     assert counts == {"a": 1}
 
 
-def test_a_pause_is_not_handled_as_an_error(colour: Colour, memory: InMemorySaver) -> None:
-    graph = guarded(colour, lambda _: {"log": [interrupt("q")]}).compile(memory)
+def test_a_pause_is_not_handled_as_an_error(colour: Colour, kept: Saver) -> None:
+    graph = guarded(colour, lambda _: {"log": [interrupt("q")]}).compile(kept)
     assert [pause.value for pause in colour.invoke(graph, {"log": []}, thread())["__interrupt__"]] == ["q"]
     assert colour.invoke(graph, Command(resume="r"), thread())["log"] == ["r"]

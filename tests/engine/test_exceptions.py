@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.serde.stored_error import StoredError
 from perdure.errors import NotStorable, StoppedIteration, UnknownKey
 from tests.engine.colours import Colour, Log, thread
@@ -48,8 +48,8 @@ def test_the_last_frame_is_the_users(colour: Colour, saver: Any) -> None:
     assert [frame.name for frame in frames][-2:] == ["node", "boom"]
 
 
-def test_a_note_names_node_and_task_once(colour: Colour, memory: InMemorySaver) -> None:
-    graph = failing(colour, Mine("mine", code=7)).compile(memory)
+def test_a_note_names_node_and_task_once(colour: Colour, kept: Saver) -> None:
+    graph = failing(colour, Mine("mine", code=7)).compile(kept)
     with pytest.raises(Mine) as caught:
         colour.invoke(graph, {"log": []}, thread())
     task = colour.state(graph, thread()).tasks[0]
@@ -62,7 +62,7 @@ def test_nothing_is_chained_to_it(colour: Colour, saver: Any) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_the_failure_is_in_the_state_and_a_resume_runs_the_node_again(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_failure_is_in_the_state_and_a_resume_runs_the_node_again(colour: Colour, kept: Saver) -> None:
     fails = [True]
 
     def node(_: Log) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def test_the_failure_is_in_the_state_and_a_resume_runs_the_node_again(colour: Co
             raise Mine("mine", code=7)
         return {"log": ["ok"]}
 
-    graph = StateGraph(Log).add_node("a", colour.node(node)).add_edge(START, "a").compile(memory)
+    graph = StateGraph(Log).add_node("a", colour.node(node)).add_edge(START, "a").compile(kept)
     with pytest.raises(Mine):
         colour.invoke(graph, {"log": []}, thread())
     state = colour.state(graph, thread())
@@ -106,7 +106,7 @@ LEAVING = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseException("b
 @pytest.mark.parametrize("timeout", [None, 30], ids=["", "timeout"])
 @pytest.mark.parametrize("siblings", [0, 1], ids=["alone", "sibling"])
 def test_P49_a_base_exception_passes_and_leaves_a_record(
-    colour: Colour, memory: InMemorySaver, error: BaseException, timeout: int | None, siblings: int
+    colour: Colour, kept: Saver, error: BaseException, timeout: int | None, siblings: int
 ) -> None:
     if timeout and not colour.nodes_async:
         pytest.skip("only async nodes can have a timeout")
@@ -117,7 +117,7 @@ def test_P49_a_base_exception_passes_and_leaves_a_record(
     drawing = StateGraph(Log).add_node("a", colour.node(node), timeout=timeout).add_edge(START, "a")
     if siblings:
         drawing.add_node("b", colour.says("b")).add_edge(START, "b")
-    graph = drawing.compile(memory)
+    graph = drawing.compile(kept)
     for given in ({"log": []}, None):
         with pytest.raises(type(error)):
             colour.invoke(graph, given, thread())
@@ -130,11 +130,11 @@ def test_P49_a_base_exception_passes_and_leaves_a_record(
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__)
-def test_a_function_that_returns_an_awaitable_may_leave_too(memory: InMemorySaver, error: BaseException) -> None:
+def test_a_function_that_returns_an_awaitable_may_leave_too(kept: Saver, error: BaseException) -> None:
     async def leaves() -> None:
         raise error
 
-    graph = StateGraph(Log).add_node("a", lambda _: leaves()).add_edge(START, "a").compile(memory)
+    graph = StateGraph(Log).add_node("a", lambda _: leaves()).add_edge(START, "a").compile(kept)
     for invoke in (graph.invoke, lambda *args: asyncio.run(graph.ainvoke(*args))):
         with pytest.raises(type(error)):
             invoke({"log": []}, thread())
@@ -154,19 +154,19 @@ def test_a_task_that_leaves_the_loop_of_a_sync_run_stops_nobody_else() -> None:
     assert graph.invoke({"log": []}) == {"log": ["still here"]}
 
 
-def test_the_first_failure_of_a_step_is_raised_and_the_others_are_recorded(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_first_failure_of_a_step_is_raised_and_the_others_are_recorded(colour: Colour, kept: Saver) -> None:
     graph = StateGraph(Log)
     for name in "ab":
         graph.add_node(name, colour.node(lambda _, name=name: (_ for _ in ()).throw(ValueError(name)))).add_edge(START, name)
-    compiled = graph.add_node("ok", colour.says("ok")).add_edge(START, "ok").compile(memory)
+    compiled = graph.add_node("ok", colour.says("ok")).add_edge(START, "ok").compile(kept)
     with pytest.raises(ValueError, match=r"^[ab]\n"):
         colour.invoke(compiled, {"log": []}, thread())
     assert set(colour.state(compiled, thread()).next) >= {"a", "b"}
 
 
-def test_a_value_that_cannot_be_stored_is_refused_where_it_was_returned(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_value_that_cannot_be_stored_is_refused_where_it_was_returned(colour: Colour, kept: Saver) -> None:
     graph = (
-        StateGraph(Log).add_node("a", colour.node(lambda _: {"log": [{"deep": object()}]})).add_edge(START, "a").compile(memory)
+        StateGraph(Log).add_node("a", colour.node(lambda _: {"log": [{"deep": object()}]})).add_edge(START, "a").compile(kept)
     )
     with pytest.raises(NotStorable) as caught:
         colour.invoke(graph, {"log": []}, thread())
@@ -176,7 +176,7 @@ def test_a_value_that_cannot_be_stored_is_refused_where_it_was_returned(colour: 
     assert colour.state(graph, thread()).next == ("a",)
 
 
-def test_P2_siblings_of_a_value_that_cannot_be_stored_are_kept(colour: Colour, memory: InMemorySaver) -> None:
+def test_P2_siblings_of_a_value_that_cannot_be_stored_are_kept(colour: Colour, kept: Saver) -> None:
     good = {"runs": 0}
     bad = [object()]
 
@@ -185,7 +185,7 @@ def test_P2_siblings_of_a_value_that_cannot_be_stored_are_kept(colour: Colour, m
         return {"log": ["fine"]}
 
     graph = StateGraph(Log).add_node("bad", colour.node(lambda _: {"log": list(bad)})).add_node("fine", colour.node(fine))
-    compiled = graph.add_edge(START, "bad").add_edge(START, "fine").compile(memory)
+    compiled = graph.add_edge(START, "bad").add_edge(START, "fine").compile(kept)
     with pytest.raises(NotStorable):
         colour.invoke(compiled, {"log": []}, thread())
     bad[:] = ["mended"]
@@ -193,8 +193,8 @@ def test_P2_siblings_of_a_value_that_cannot_be_stored_are_kept(colour: Colour, m
     assert good["runs"] == 1
 
 
-def test_an_input_that_cannot_be_stored_is_refused_and_nothing_is_stored(colour: Colour, memory: InMemorySaver) -> None:
-    graph = StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile(memory)
+def test_an_input_that_cannot_be_stored_is_refused_and_nothing_is_stored(colour: Colour, kept: Saver) -> None:
+    graph = StateGraph(Log).add_node("a", colour.says("a")).add_edge(START, "a").compile(kept)
     with pytest.raises(NotStorable, match="input"):
         colour.invoke(graph, {"log": [object()]}, thread())
     assert colour.state(graph, thread()).values == {}

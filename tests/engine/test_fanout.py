@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.types import Send
 from tests.engine.colours import Colour, Log, thread
 
@@ -29,18 +29,18 @@ def test_ten_thousand_sends(colour: Colour, saver: Any) -> None:
     assert colour.invoke(graph, {"log": []}, thread())["log"] == [*range(MANY), "end"]
 
 
-def test_ten_thousand_sends_are_not_ten_thousand_checkpoints_or_names_in_a_record(memory: InMemorySaver) -> None:
+def test_ten_thousand_sends_are_not_ten_thousand_checkpoints_or_names_in_a_record(kept: Saver) -> None:
     colour = Colour("", calls_async=False, nodes_async=False)
-    graph = fan_out(colour, MANY, lambda at: None).compile(memory)
+    graph = fan_out(colour, MANY, lambda at: None).compile(kept)
     graph.invoke({"log": []}, thread())
     history = list(graph.get_state_history(thread()))
     assert [len(snapshot.next) for snapshot in history] == [0, 1, MANY, 1]
     assert history[2].tasks[MANY - 1].path == ("__pregel_push", MANY - 1, False)
 
 
-def test_the_ids_of_sends_differ(memory: InMemorySaver) -> None:
+def test_the_ids_of_sends_differ(kept: Saver) -> None:
     colour = Colour("", calls_async=False, nodes_async=False)
-    graph = fan_out(colour, 100, lambda at: {"log": [at]}).compile(memory)
+    graph = fan_out(colour, 100, lambda at: {"log": [at]}).compile(kept)
     events = list(graph.stream({"log": []}, thread(), stream_mode="tasks"))
     assert len({event["id"] for event in events}) == 101
 
@@ -178,7 +178,7 @@ def test_sends_of_several_nodes_keep_the_order_of_their_senders(colour: Colour, 
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["a", "b", "a1", "a0", "b1", "b0"]
 
 
-def test_only_the_sends_that_are_missing_run_again(colour: Colour, memory: InMemorySaver) -> None:
+def test_only_the_sends_that_are_missing_run_again(colour: Colour, kept: Saver) -> None:
     runs: list[int] = []
     fails = [True]
 
@@ -188,7 +188,7 @@ def test_only_the_sends_that_are_missing_run_again(colour: Colour, memory: InMem
             raise ConnectionError("2 is down")
         return {"log": [at]}
 
-    graph = fan_out(colour, 5, worker).compile(memory)
+    graph = fan_out(colour, 5, worker).compile(kept)
     with pytest.raises(ConnectionError, match="2 is down"):
         colour.invoke(graph, {"log": []}, {**thread(), "max_concurrency": 1})
     fails[0] = False

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.config import get_config, get_store, get_stream_writer
 from perdure.errors import InvalidConfig, MissingThreadId
 from perdure.runtime import Runtime, get_runtime
@@ -38,13 +38,13 @@ def test_a_config_is_recognised_by_annotation_and_by_name(colour: Colour) -> Non
     assert got == ["u", "u"]
 
 
-def test_the_config_of_a_node_says_where_it_is(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_config_of_a_node_says_where_it_is(colour: Colour, kept: Saver) -> None:
     seen: list[RunnableConfig] = []
 
     def node(state: Log, config: RunnableConfig) -> None:
         seen.append(config)
 
-    graph = one(colour, node).compile(memory)
+    graph = one(colour, node).compile(kept)
     colour.invoke(graph, {"log": []}, {**thread(), "metadata": {"mine": 1}, "tags": ["t"], "run_name": "outer"})
     (config,) = seen
     metadata = config["metadata"]
@@ -127,23 +127,23 @@ def test_a_context_is_made_an_object_of_its_schema(colour: Colour, schema: Any, 
     assert type(seen[0]) is type(expected)
 
 
-def test_a_context_that_does_not_fit_fails_before_anything_runs(colour: Colour, memory: InMemorySaver) -> None:
-    graph = one(colour, lambda _: None, context_schema=Model).compile(memory)
+def test_a_context_that_does_not_fit_fails_before_anything_runs(colour: Colour, kept: Saver) -> None:
+    graph = one(colour, lambda _: None, context_schema=Model).compile(kept)
     with pytest.raises(ValidationError):
         colour.invoke(graph, {"log": []}, thread(), context={"limit": "many"})
-    graph = one(colour, lambda _: None, context_schema=Context).compile(memory)
+    graph = one(colour, lambda _: None, context_schema=Context).compile(kept)
     with pytest.raises(TypeError):
         colour.invoke(graph, {"log": []}, thread(), context={"nobody": 1})
     assert colour.state(graph, thread()).values == {}
 
 
-def test_a_runtime_says_where_it_is(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_runtime_says_where_it_is(colour: Colour, kept: Saver) -> None:
     seen: list[Any] = []
 
     def node(state: Log, runtime: Runtime[Any]) -> None:
         seen.append((runtime.execution_info, runtime.idempotency_key))
 
-    graph = one(colour, node).compile(memory)
+    graph = one(colour, node).compile(kept)
     colour.invoke(graph, {"log": []}, {**thread(), "run_id": "my run"})
     ((info, key),) = seen
     base = colour.history(graph, thread())[1]
@@ -267,8 +267,8 @@ def test_P50_all_of_configurable_and_metadata_is_free(colour: Colour, saver: Any
     assert colour.invoke(graph, {"log": []}, config) == {"log": ["ok"]}
 
 
-def test_P3_a_missing_thread_id_is_a_taught_error(colour: Colour, memory: InMemorySaver) -> None:
-    graph = one(colour, lambda _: None).compile(memory)
+def test_P3_a_missing_thread_id_is_a_taught_error(colour: Colour, kept: Saver) -> None:
+    graph = one(colour, lambda _: None).compile(kept)
     configs: list[Any] = [None, {}, {"configurable": {}}, {"configurable": {"thread_id": None}}]
     for config in configs:
         with pytest.raises(MissingThreadId, match="thread_id"):
@@ -292,8 +292,8 @@ def test_a_bound_config_is_merged_into_that_of_each_call(colour: Colour) -> None
         graph.with_config(thread="t")
 
 
-def test_a_bound_thread_serves_calls_reads_and_edits(colour: Colour, memory: InMemorySaver) -> None:
-    graph = one(colour, lambda _: {"log": ["a"]}).compile(memory).with_config(thread())
+def test_a_bound_thread_serves_calls_reads_and_edits(colour: Colour, kept: Saver) -> None:
+    graph = one(colour, lambda _: {"log": ["a"]}).compile(kept).with_config(thread())
     colour.invoke(graph, {"log": []})
     assert colour.state(graph, {}).values == {"log": ["a"]}
     graph.update_state({}, {"log": ["edit"]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.graph import END
 from perdure.types import Command, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -29,11 +29,11 @@ def test_a_join_waits_across_steps(colour: Colour, saver: Any) -> None:
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["a", "b", "b2", "b3", "end"]
 
 
-def test_a_join_waits_across_runs_that_pause(memory: InMemorySaver) -> None:
+def test_a_join_waits_across_runs_that_pause(kept: Saver) -> None:
     graph = StateGraph(Log).add_node("a", lambda _: {"log": ["a"]}).add_node("b", lambda _: {"log": [interrupt("b?")]})
     graph.add_node("c", lambda _: {"log": [interrupt("c?")]}).add_node("end", lambda _: {"log": ["end"]})
     graph.add_edge(START, "a").add_edge(START, "b").add_edge("b", "c").add_edge(["a", "c"], "end")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     assert compiled.invoke({"log": []}, thread())["log"] == ["a"]
     assert compiled.invoke(Command(resume="B"), thread())["log"] == ["a", "B"]
     assert compiled.get_state(thread()).next == ("c",)
@@ -66,10 +66,10 @@ def test_several_joins_into_one_node_each_start_it(colour: Colour, saver: Any) -
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["a", "b", "c", "end", "end"]
 
 
-def test_a_join_remembers_who_arrived_from_one_input_to_the_next(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_join_remembers_who_arrived_from_one_input_to_the_next(colour: Colour, kept: Saver) -> None:
     graph = drawn(colour, "a", "b", "both").add_edge(["a", "b"], "both")
     graph.add_conditional_edges(START, lambda state: state["log"][-1])
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     assert colour.invoke(compiled, {"log": ["a"]}, thread())["log"] == ["a", "a"]
     assert colour.invoke(compiled, {"log": ["b"]}, thread())["log"] == ["a", "a", "b", "b", "both"]
 
@@ -110,7 +110,7 @@ def test_a_join_into_a_deferred_node_waits_for_everything(colour: Colour, saver:
     assert colour.invoke(graph.compile(saver), {"log": []}, thread())["log"] == ["a", "b", "c", "c2", "last"]
 
 
-def test_a_deferred_node_is_found_again_after_a_crash(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_deferred_node_is_found_again_after_a_crash(colour: Colour, kept: Saver) -> None:
     fails = [True]
 
     def shaky(_: Log) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_a_deferred_node_is_found_again_after_a_crash(colour: Colour, memory: In
 
     graph = drawn(colour, "a", "last", last=True).add_node("shaky", colour.node(shaky))
     graph.add_edge(START, "a").add_edge(START, "last").add_edge("a", "shaky")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     try:
         colour.invoke(compiled, {"log": []}, thread())
     except ConnectionError:

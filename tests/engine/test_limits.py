@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from perdure import END, START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import GraphDrained, GraphRecursionError, InvalidConfig
 from perdure.managed import IsLastStep, RemainingSteps
 from perdure.runtime import RunControl, Runtime
@@ -41,8 +41,8 @@ def test_one_step_more_is_an_error_that_says_how_to_go_on(colour: Colour, saver:
     assert caught.value.code == "GRAPH_RECURSION_LIMIT"
 
 
-def test_what_was_reached_is_saved_and_can_be_resumed(colour: Colour, memory: InMemorySaver) -> None:
-    graph = loop(colour, 8).compile(memory)
+def test_what_was_reached_is_saved_and_can_be_resumed(colour: Colour, kept: Saver) -> None:
+    graph = loop(colour, 8).compile(kept)
     inputs: list[Any] = [{"log": []}, None]
     for given in inputs:
         with pytest.raises(GraphRecursionError):
@@ -94,7 +94,7 @@ def test_a_node_can_see_how_many_steps_remain(colour: Colour, saver: Any) -> Non
     assert out == {"log": [(3, False), (2, False), (1, True)]}
 
 
-def test_a_resumed_run_has_its_whole_allowance(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_resumed_run_has_its_whole_allowance(colour: Colour, kept: Saver) -> None:
     def node(state: Counted) -> dict[str, Any]:
         if len(state["log"]) == 1:
             interrupt("q")
@@ -102,7 +102,7 @@ def test_a_resumed_run_has_its_whole_allowance(colour: Colour, memory: InMemoryS
 
     graph = StateGraph(Counted).add_node("a", colour.node(node)).add_edge(START, "a")
     graph.add_conditional_edges("a", lambda state: END if len(state["log"]) == 3 else "a")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     colour.invoke(compiled, {"log": []}, limited(5))
     assert colour.invoke(compiled, Command(resume=1), limited(5))["log"] == [4, 4, 3]
 
@@ -126,8 +126,8 @@ def draining(colour: Colour) -> Any:
     return graph.add_conditional_edges("a", lambda state: "a" if len(state["log"]) < 4 else END)
 
 
-def test_a_run_stops_after_its_step_when_asked_and_can_be_resumed(colour: Colour, memory: InMemorySaver) -> None:
-    graph = draining(colour).compile(memory)
+def test_a_run_stops_after_its_step_when_asked_and_can_be_resumed(colour: Colour, kept: Saver) -> None:
+    graph = draining(colour).compile(kept)
     with pytest.raises(GraphDrained, match="deploy") as caught:
         colour.invoke(graph, {"log": []}, thread(), control=RunControl())
     assert caught.value.reason == "deploy"
@@ -147,18 +147,18 @@ def test_a_run_that_is_over_is_not_drained(colour: Colour, saver: Any) -> None:
     assert colour.invoke(graph, {"log": []}, thread(), control=control)["log"] == ["done"]
 
 
-def test_a_request_from_before_the_start_stops_before_the_first_node(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_request_from_before_the_start_stops_before_the_first_node(colour: Colour, kept: Saver) -> None:
     control = RunControl()
     control.request_drain("now")
-    graph = loop(colour, 2).compile(memory)
+    graph = loop(colour, 2).compile(kept)
     with pytest.raises(GraphDrained, match="now"):
         colour.invoke(graph, {"log": []}, thread(), control=control)
     assert colour.state(graph, thread()).next == ("a",)
     assert colour.invoke(graph, None, thread())["log"] == [0, 1]
 
 
-def test_a_drained_run_gives_its_thread_free(colour: Colour, memory: InMemorySaver) -> None:
-    graph = draining(colour).compile(memory)
+def test_a_drained_run_gives_its_thread_free(colour: Colour, kept: Saver) -> None:
+    graph = draining(colour).compile(kept)
     with pytest.raises(GraphDrained):
         colour.invoke(graph, {"log": []}, thread(), control=RunControl())
     assert colour.invoke(graph, {"log": ["new"]}, thread())["log"][:3] == [0, 1, "new"]

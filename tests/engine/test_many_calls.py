@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidConfig
 from tests.engine.colours import Colour, Log, thread
 
@@ -40,8 +40,8 @@ def test_a_batch_gives_results_in_the_order_of_its_inputs(colour: Colour) -> Non
     assert batch(colour, graph, []) == []
 
 
-def test_a_batch_may_have_a_config_for_each_input(colour: Colour, memory: InMemorySaver) -> None:
-    graph = doubling(colour).compile(memory)
+def test_a_batch_may_have_a_config_for_each_input(colour: Colour, kept: Saver) -> None:
+    graph = doubling(colour).compile(kept)
     configs = [thread(str(at)) for at in range(5)]
     batch(colour, graph, [{"log": [at]} for at in range(5)], configs)
     assert [colour.state(graph, config).values for config in configs] == [{"log": [at, at]} for at in range(5)]
@@ -90,11 +90,11 @@ def test_a_batch_hands_on_options_and_context_variables(colour: Colour) -> None:
         VAR.reset(token)
 
 
-def test_one_compiled_graph_serves_many_threads_at_once(colour: Colour, memory: InMemorySaver) -> None:
+def test_one_compiled_graph_serves_many_threads_at_once(colour: Colour, kept: Saver) -> None:
     graph = StateGraph(Log)
     for name in ("a", "b", "end"):
         graph.add_node(name, colour.node(lambda state, name=name: {"log": [f"{name}{state['log'][0]}"]}))
-    compiled = graph.add_edge(START, "a").add_edge(START, "b").add_edge(["a", "b"], "end").compile(memory)
+    compiled = graph.add_edge(START, "a").add_edge(START, "b").add_edge(["a", "b"], "end").compile(kept)
     callers = 8
     begin = threading.Barrier(callers)
 
@@ -107,8 +107,8 @@ def test_one_compiled_graph_serves_many_threads_at_once(colour: Colour, memory: 
             assert outs == [[who, f"a{who}", f"b{who}", f"end{who}"]] * 10
 
 
-def test_P8_runs_on_one_thread_wait_in_line_if_asked_to(colour: Colour, memory: InMemorySaver) -> None:
-    graph = StateGraph(Log).add_node("a", colour.node(lambda state: {"log": ["done"]})).add_edge(START, "a").compile(memory)
+def test_P8_runs_on_one_thread_wait_in_line_if_asked_to(colour: Colour, kept: Saver) -> None:
+    graph = StateGraph(Log).add_node("a", colour.node(lambda state: {"log": ["done"]})).add_edge(START, "a").compile(kept)
     callers = 4
     begin = threading.Barrier(callers)
 
@@ -123,12 +123,12 @@ def test_P8_runs_on_one_thread_wait_in_line_if_asked_to(colour: Colour, memory: 
     assert sorted(log[::2]) == list(range(callers))
 
 
-def test_concurrent_async_runs_of_one_graph(memory: InMemorySaver) -> None:
+def test_concurrent_async_runs_of_one_graph(kept: Saver) -> None:
     async def node(state: Log) -> dict[str, Any]:
         await asyncio.sleep(0)
         return {"log": state["log"]}
 
-    graph = StateGraph(Log).add_node("a", node).add_node("b", node).add_edge(START, "a").add_edge("a", "b").compile(memory)
+    graph = StateGraph(Log).add_node("a", node).add_node("b", node).add_edge(START, "a").add_edge("a", "b").compile(kept)
 
     async def main() -> list[Any]:
         return await asyncio.gather(*(graph.ainvoke({"log": [at]}, thread(str(at))) for at in range(50)))

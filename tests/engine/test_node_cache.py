@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from perdure import START, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import MissingPartWarning, NotStorable, UnknownNode
 from perdure.types import CachePolicy, Command, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -88,11 +88,11 @@ def test_where_one_of_several_is_kept_the_others_run(colour: Colour, saver: Any)
     assert (node.runs, other.runs) == (1, 2)
 
 
-def test_where_all_are_kept_the_next_step_follows(colour: Colour, memory: InMemorySaver) -> None:
+def test_where_all_are_kept_the_next_step_follows(colour: Colour, kept: Saver) -> None:
     node = Counted()
     graph = cached(colour, node).add_node("b", colour.node(lambda state: node(state)), cache_policy=CachePolicy())
     graph.add_edge(START, "b").add_node("end", colour.says("end")).add_edge(["a", "b"], "end")
-    compiled = graph.compile(memory, cache=InMemoryCache())
+    compiled = graph.compile(kept, cache=InMemoryCache())
     first = colour.invoke(compiled, {"log": []}, thread("1"))
     again = colour.invoke(compiled, {"log": []}, thread("2"))
     assert first == again
@@ -150,10 +150,10 @@ def test_a_key_is_taken_before_the_node_can_change_its_input(colour: Colour) -> 
     assert runs == [["in"]]
 
 
-def test_a_failing_key_function_fails_the_node(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_failing_key_function_fails_the_node(colour: Colour, kept: Saver) -> None:
     node = Counted()
     policy = CachePolicy(key_func=lambda _: (_ for _ in ()).throw(LookupError("no key")))
-    graph = cached(colour, node, policy).compile(memory, cache=InMemoryCache())
+    graph = cached(colour, node, policy).compile(kept, cache=InMemoryCache())
     with pytest.raises(LookupError, match="no key") as caught:
         colour.invoke(graph, {"log": []}, thread())
     assert any("'a'" in note for note in caught.value.__notes__)
@@ -161,7 +161,7 @@ def test_a_failing_key_function_fails_the_node(colour: Colour, memory: InMemoryS
     assert node.runs == 0
 
 
-def test_errors_and_pauses_are_not_kept(colour: Colour, memory: InMemorySaver) -> None:
+def test_errors_and_pauses_are_not_kept(colour: Colour, kept: Saver) -> None:
     outcomes: list[Any] = [ConnectionError("down"), "ask", "ok"]
 
     def node(_: Log) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_errors_and_pauses_are_not_kept(colour: Colour, memory: InMemorySaver) -
             raise outcome
         return {"log": [interrupt("q") if outcome == "ask" else outcome]}
 
-    graph = cached(colour, node).compile(memory, cache=InMemoryCache())
+    graph = cached(colour, node).compile(kept, cache=InMemoryCache())
     with pytest.raises(ConnectionError):
         colour.invoke(graph, {"log": []}, thread("1"))
     assert "__interrupt__" in colour.invoke(graph, {"log": []}, thread("2"))

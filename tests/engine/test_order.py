@@ -10,6 +10,7 @@ import pytest
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidUpdateError
 from perdure.types import Command, Overwrite, Send
 from tests.engine.colours import Colour, Log, thread
@@ -129,7 +130,7 @@ def test_two_writes_of_one_step_to_a_key_without_reducer_are_refused_and_name_th
     assert caught.value.code == "INVALID_CONCURRENT_GRAPH_UPDATE"
 
 
-def test_P2_good_results_are_kept_where_applying_them_fails(colour: Colour, memory: InMemorySaver) -> None:
+def test_P2_good_results_are_kept_where_applying_them_fails(colour: Colour, kept: Saver) -> None:
     runs = {"a": 0, "b": 0}
     overwrites = [True]
 
@@ -143,7 +144,7 @@ def test_P2_good_results_are_kept_where_applying_them_fails(colour: Colour, memo
     graph = StateGraph(Log)
     for name in "ab":
         graph.add_node(name, node(name)).add_edge(START, name)
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     with pytest.raises(InvalidUpdateError, match="Overwrite"):
         colour.invoke(compiled, {"log": []}, thread())
     assert colour.state(compiled, {**thread()}).metadata["step"] == 0

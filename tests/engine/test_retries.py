@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.runtime import Runtime
 from perdure.types import Command, RetryPolicy, interrupt
 from tests.engine.colours import Colour, Log, thread
@@ -116,7 +116,7 @@ def test_each_attempt_starts_from_the_state_as_it_was(colour: Colour) -> None:
     assert seen == [{"log": ["in"]}, {"log": ["in"]}]
 
 
-def test_a_retry_asks_its_questions_from_the_first_again(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_retry_asks_its_questions_from_the_first_again(colour: Colour, kept: Saver) -> None:
     errors = [ConnectionError("1")]
 
     def node(_: Log, __: Any) -> dict[str, Any]:
@@ -126,13 +126,13 @@ def test_a_retry_asks_its_questions_from_the_first_again(colour: Colour, memory:
             raise errors.pop()
         return {"log": [one, two]}
 
-    graph = retried(colour, node, RetryPolicy(**NO_WAIT)).compile(memory)  # type: ignore[arg-type]
+    graph = retried(colour, node, RetryPolicy(**NO_WAIT)).compile(kept)  # type: ignore[arg-type]
     colour.invoke(graph, {"log": []}, thread())
     colour.invoke(graph, Command(resume=1), thread())
     assert colour.invoke(graph, Command(resume=2), thread())["log"] == [1, 2]
 
 
-def test_a_pause_is_not_a_failure(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_pause_is_not_a_failure(colour: Colour, kept: Saver) -> None:
     entered: list[int] = []
 
     def node(_: Log, runtime: Any) -> dict[str, Any]:
@@ -140,12 +140,12 @@ def test_a_pause_is_not_a_failure(colour: Colour, memory: InMemorySaver) -> None
         return {"log": [interrupt("q")]}
 
     policy = RetryPolicy(retry_on=lambda _: True, **NO_WAIT)  # type: ignore[arg-type]
-    graph = retried(colour, node, policy).compile(memory)
+    graph = retried(colour, node, policy).compile(kept)
     colour.invoke(graph, {"log": []}, thread())
     assert entered == [1]
 
 
-def test_the_key_for_side_effects_stays_over_retries_and_resumes(colour: Colour, memory: InMemorySaver) -> None:
+def test_the_key_for_side_effects_stays_over_retries_and_resumes(colour: Colour, kept: Saver) -> None:
     keys: list[str] = []
     errors: list[Exception] = [ConnectionError("1"), ValueError("fatal")]
 
@@ -155,7 +155,7 @@ def test_the_key_for_side_effects_stays_over_retries_and_resumes(colour: Colour,
             raise errors.pop(0)
         return {"log": ["ok"]}
 
-    graph = retried(colour, node, RetryPolicy(**NO_WAIT)).compile(memory)  # type: ignore[arg-type]
+    graph = retried(colour, node, RetryPolicy(**NO_WAIT)).compile(kept)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="fatal"):
         colour.invoke(graph, {"log": []}, thread())
     colour.invoke(graph, None, thread())

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from perdure import END, START, StateGraph
 from perdure.channels import UntrackedValue
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidState, UnknownKey
 from perdure.types import Send
 from tests.engine.colours import Colour, thread
@@ -61,8 +61,8 @@ def test_values_are_stored_raw_and_coerced_where_a_node_sees_them(colour: Colour
     assert (seen, out["count"]) == ([3], "3")
 
 
-def test_an_input_that_no_node_can_take_fails_there(colour: Colour, memory: InMemorySaver) -> None:
-    graph = StateGraph(Model).add_node("a", colour.node(lambda _: {"log": ["a"]})).add_edge(START, "a").compile(memory)
+def test_an_input_that_no_node_can_take_fails_there(colour: Colour, kept: Saver) -> None:
+    graph = StateGraph(Model).add_node("a", colour.node(lambda _: {"log": ["a"]})).add_edge(START, "a").compile(kept)
     with pytest.raises((ValidationError, InvalidState)):
         colour.invoke(graph, {"count": "many", "name": "n"}, thread())
 
@@ -123,7 +123,7 @@ def test_P32_what_a_reducer_made_is_what_is_checked(colour: Colour) -> None:
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another"])
 def test_P32_nothing_wrong_is_stored_and_after_the_fix_only_what_is_missing_runs(
-    colour: Colour, memory: InMemorySaver, beside: bool
+    colour: Colour, kept: Saver, beside: bool
 ) -> None:
     runs = {"good": 0, "bad": 0}
     value: list[Any] = ["many"]
@@ -137,7 +137,7 @@ def test_P32_nothing_wrong_is_stored_and_after_the_fix_only_what_is_missing_runs
         return {"log": ["good"]}
 
     graph = StateGraph(Model).add_node("good", colour.node(good)).add_node("bad", colour.node(bad)).add_edge(START, "good")
-    compiled = graph.add_edge(START if beside else "good", "bad").compile(memory)
+    compiled = graph.add_edge(START if beside else "good", "bad").compile(kept)
     with pytest.raises(InvalidState):
         colour.invoke(compiled, {"name": "n"}, thread())
     state = colour.state(compiled, thread())
@@ -210,12 +210,12 @@ def test_a_bare_value_is_the_whole_state(colour: Colour, saver: Any) -> None:
     ]
 
 
-def test_a_bare_value_may_have_a_reducer_and_none_is_no_update(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_bare_value_may_have_a_reducer_and_none_is_no_update(colour: Colour, kept: Saver) -> None:
     graph: Any = StateGraph(Annotated[list[int], operator.add])
     graph.add_node("a", colour.node(lambda _: [1])).add_node("b", colour.node(lambda _: None)).add_edge(START, "a").add_edge(
         START, "b"
     )
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     assert colour.invoke(compiled, [0], thread()) == [0, 1]
     assert colour.invoke(compiled, [5], thread()) == [0, 1, 5, 1]
     assert colour.state(compiled, thread()).values == [0, 1, 5, 1]
@@ -258,10 +258,10 @@ def test_input_and_output_schemas_restrict_what_goes_in_and_out(colour: Colour, 
     ], "a stream shows the whole state"
 
 
-def test_a_snapshot_shows_all_keys(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_snapshot_shows_all_keys(colour: Colour, kept: Saver) -> None:
     graph = StateGraph(Overall, input_schema=Given, output_schema=Answer)
     graph.add_node("a", colour.node(lambda _: {"answer": "x", "log": ["a"]})).add_edge(START, "a")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     colour.invoke(compiled, {"question": "q"}, thread())
     assert colour.state(compiled, thread()).values == {"question": "q", "answer": "x", "log": ["a"]}
 
@@ -305,7 +305,7 @@ def test_keys_without_a_value_are_absent(colour: Colour) -> None:
     assert seen == [{"there": 1}]
 
 
-def test_keys_come_in_the_order_of_the_schema(colour: Colour, memory: InMemorySaver) -> None:
+def test_keys_come_in_the_order_of_the_schema(colour: Colour, kept: Saver) -> None:
     class State(TypedDict):
         one: int
         two: int
@@ -324,17 +324,17 @@ def test_keys_come_in_the_order_of_the_schema(colour: Colour, memory: InMemorySa
         .add_edge(START, "a")
         .add_edge("a", "b")
     )
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     assert list(colour.invoke(compiled, {"three": 3, "two": 2}, thread())) == ["one", "two", "three"]
     assert seen == [["two", "three"], ["one", "two", "three"]]
     assert list(colour.state(compiled, thread()).values) == ["one", "two", "three"]
 
 
-def test_P35_what_goes_in_and_out_is_detached_from_what_is_stored(colour: Colour, memory: InMemorySaver) -> None:
+def test_P35_what_goes_in_and_out_is_detached_from_what_is_stored(colour: Colour, kept: Saver) -> None:
     class State(TypedDict):
         box: dict[str, list[int]]
 
-    graph = StateGraph(State).add_node("a", colour.node(lambda _: {})).add_edge(START, "a").compile(memory)
+    graph = StateGraph(State).add_node("a", colour.node(lambda _: {})).add_edge(START, "a").compile(kept)
     mine = {"box": {"l": [1]}}
     out = colour.invoke(graph, mine, thread())
     mine["box"]["l"].append(2)
@@ -350,21 +350,21 @@ class Untracked(TypedDict):
     client: Annotated[Any, UntrackedValue(Any)]
 
 
-def test_untracked_values_live_for_one_run_and_are_never_stored(colour: Colour, memory: InMemorySaver) -> None:
+def test_untracked_values_live_for_one_run_and_are_never_stored(colour: Colour, kept: Saver) -> None:
     client = object()
     graph = StateGraph(Untracked).add_node("a", colour.node(lambda _: {"client": client}))
     graph.add_node("b", colour.node(lambda state: {"log": [state["client"] is client]})).add_edge(START, "a").add_edge("a", "b")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     out = colour.invoke(compiled, {"log": []}, thread())
     assert out["log"] == [True]
     assert "client" not in colour.state(compiled, thread()).values
 
 
-def test_untracked_values_may_come_with_the_input_and_with_sends(colour: Colour, memory: InMemorySaver) -> None:
+def test_untracked_values_may_come_with_the_input_and_with_sends(colour: Colour, kept: Saver) -> None:
     client = object()
     graph = StateGraph(Untracked).add_node("w", colour.node(lambda arg: {"log": [arg["client"] is client, arg["n"]]}))
     graph.add_node("a", colour.node(lambda state: {"log": [state["client"] is client]})).add_edge(START, "a")
     graph.add_conditional_edges("a", lambda state: [Send("w", {"client": state["client"], "n": n}) for n in (1, 2)])
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     assert colour.invoke(compiled, {"log": [], "client": client}, thread())["log"] == [True, True, 1, True, 2]
     assert [len(snapshot.next) for snapshot in colour.history(compiled, thread())] == [0, 2, 1, 1]

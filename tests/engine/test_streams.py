@@ -10,6 +10,7 @@ import pytest
 
 from perdure import START, StateGraph
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer
 from perdure.errors import InvalidConfig, UnknownKey
 from perdure.types import StreamWriter
@@ -179,7 +180,7 @@ def test_P50_an_unknown_mode_or_version_is_an_error(colour: Colour, wrong: Any) 
 # -- closing early --------------------------------------------------------------------------------------------------------
 
 
-def test_P5_a_stream_that_is_closed_leaves_a_record_that_can_be_resumed(memory: InMemorySaver) -> None:
+def test_P5_a_stream_that_is_closed_leaves_a_record_that_can_be_resumed(kept: Saver) -> None:
     runs = {"a": 0, "b": 0}
 
     def node(name: str) -> Any:
@@ -190,12 +191,7 @@ def test_P5_a_stream_that_is_closed_leaves_a_record_that_can_be_resumed(memory: 
         return run
 
     graph = (
-        StateGraph(Log)
-        .add_node("a", node("a"))
-        .add_node("b", node("b"))
-        .add_edge(START, "a")
-        .add_edge("a", "b")
-        .compile(memory)
+        StateGraph(Log).add_node("a", node("a")).add_node("b", node("b")).add_edge(START, "a").add_edge("a", "b").compile(kept)
     )
     for _ in graph.stream({"log": []}, thread()):
         break
@@ -205,8 +201,8 @@ def test_P5_a_stream_that_is_closed_leaves_a_record_that_can_be_resumed(memory: 
     assert runs == {"a": 1, "b": 1}
 
 
-def test_P5_an_async_stream_that_is_closed_leaves_a_record_that_can_be_resumed(memory: InMemorySaver) -> None:
-    graph = two(ASYNC).compile(memory)
+def test_P5_an_async_stream_that_is_closed_leaves_a_record_that_can_be_resumed(kept: Saver) -> None:
+    graph = two(ASYNC).compile(kept)
 
     async def main() -> None:
         stream = graph.astream({"log": []}, thread())
@@ -221,7 +217,7 @@ def test_P5_an_async_stream_that_is_closed_leaves_a_record_that_can_be_resumed(m
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(memory: InMemorySaver, durability: Any) -> None:
+def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(kept: Saver, durability: Any) -> None:
     runs = {"fast": 0, "slow": 0}
 
     async def fast(_: Log) -> dict[str, Any]:
@@ -235,7 +231,7 @@ def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(memory: In
         return {"log": ["slow"]}
 
     graph = StateGraph(Log).add_node("fast", fast).add_node("slow", slow).add_edge(START, "fast").add_edge(START, "slow")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
 
     async def main() -> None:
         stream = compiled.astream({"log": []}, thread(), durability=durability)
@@ -252,16 +248,16 @@ def test_P5_a_stream_that_is_closed_inside_a_step_keeps_what_had_come(memory: In
     assert runs == {"fast": 1, "slow": 2}
 
 
-def test_a_closed_stream_gives_its_thread_free(memory: InMemorySaver) -> None:
-    graph = two(SYNC).compile(memory)
+def test_a_closed_stream_gives_its_thread_free(kept: Saver) -> None:
+    graph = two(SYNC).compile(kept)
     stream = graph.stream({"log": []}, thread())
     next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert graph.invoke({"log": ["new"]}, thread())["log"] == ["a", "new", "a", "b"]
 
 
-def test_a_stream_that_nobody_iterates_over_does_nothing(memory: InMemorySaver) -> None:
-    graph = two(SYNC).compile(memory)
+def test_a_stream_that_nobody_iterates_over_does_nothing(kept: Saver) -> None:
+    graph = two(SYNC).compile(kept)
     graph.stream({"log": []}, thread())
     assert graph.get_state(thread()).values == {}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import START, StateGraph
-from perdure.checkpoint.memory import InMemorySaver
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidGraph, InvalidUpdateError, NodeTimeoutError, StepTimeoutError
 from perdure.runtime import Runtime
 from perdure.types import RetryPolicy, Send, TimeoutPolicy
@@ -122,7 +122,7 @@ def test_a_timeout_is_tried_again_by_default(colour: Colour) -> None:
 
 
 @nodes_async
-def test_siblings_of_a_node_that_timed_out_keep_their_results(colour: Colour, memory: InMemorySaver) -> None:
+def test_siblings_of_a_node_that_timed_out_keep_their_results(colour: Colour, kept: Saver) -> None:
     counts = {"a": 0, "b": 0}
 
     async def a(_: Log) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_siblings_of_a_node_that_timed_out_keep_their_results(colour: Colour, me
         counts["b"] += 1
         return {"log": ["b"]}
 
-    graph = timed(a, 0.05).add_node("b", b).add_edge(START, "b").compile(memory)
+    graph = timed(a, 0.05).add_node("b", b).add_edge(START, "b").compile(kept)
     with pytest.raises(NodeTimeoutError):
         colour.invoke(graph, {"log": []}, thread())
     assert colour.invoke(graph, None, thread())["log"] == ["a", "b"]
@@ -183,7 +183,7 @@ def test_a_timeout_must_be_positive(timeout: Any) -> None:
 
 
 @nodes_async
-def test_a_super_step_that_takes_too_long_ends_the_run(colour: Colour, memory: InMemorySaver) -> None:
+def test_a_super_step_that_takes_too_long_ends_the_run(colour: Colour, kept: Saver) -> None:
     counts = {"fast": 0}
     hangs = [True]
 
@@ -198,9 +198,9 @@ def test_a_super_step_that_takes_too_long_ends_the_run(colour: Colour, memory: I
 
     graph = StateGraph(Log).add_node("fast", fast).add_node("slow", slow).add_edge(START, "fast").add_edge(START, "slow")
     with pytest.raises(StepTimeoutError, match="Timed out"):
-        colour.invoke(graph.compile(memory, step_timeout=0.1), {"log": []}, thread())
+        colour.invoke(graph.compile(kept, step_timeout=0.1), {"log": []}, thread())
     hangs[0] = False
-    again = graph.compile(memory)
+    again = graph.compile(kept)
     assert colour.state(again, thread()).next == ("slow",)
     assert colour.invoke(again, None, thread())["log"] == ["fast", "slow"]
     assert counts == {"fast": 1}
@@ -228,7 +228,7 @@ def test_a_super_step_in_time_is_left_alone(colour: Colour, saver: Any) -> None:
 
 
 @nodes_async
-def test_P5_an_async_node_is_stopped_where_a_sibling_fails(colour: Colour, memory: InMemorySaver) -> None:
+def test_P5_an_async_node_is_stopped_where_a_sibling_fails(colour: Colour, kept: Saver) -> None:
     stopped: list[str] = []
     started = threading.Event()
 
@@ -247,7 +247,7 @@ def test_P5_an_async_node_is_stopped_where_a_sibling_fails(colour: Colour, memor
         raise ValueError("bad")
 
     graph = StateGraph(Log).add_node("slow", slow).add_node("bad", bad).add_edge(START, "slow").add_edge(START, "bad")
-    compiled = graph.compile(memory)
+    compiled = graph.compile(kept)
     with pytest.raises(ValueError, match="bad"):
         colour.invoke(compiled, {"log": []}, thread())
     assert stopped == ["slow"]

@@ -64,7 +64,8 @@ class Captured:
         elif "checkpoint_blobs" in statement:
             (here,) = of("checkpoints")
             versions = here["checkpoint"]["channel_versions"]
-            for row in CAPTURED["checkpoint_blobs"]:
+            assert 'ORDER BY b.channel COLLATE "C"' in statement
+            for row in sorted(CAPTURED["checkpoint_blobs"], key=lambda row: row["channel"]):
                 same = (row["thread_id"], row["checkpoint_ns"]) == given[:2]
                 if same and versions.get(row["channel"]) == row["version"]:
                     yield {"channel": row["channel"], "type": row["type"], "blob": blob(row["blob"])}

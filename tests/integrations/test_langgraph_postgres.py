@@ -90,6 +90,36 @@ def test_a_server_gives_what_the_captured_rows_gave(database: str, saver: Saver,
     assert sorted(again.refused) == THREADS
 
 
+def test_values_come_in_the_order_of_their_names_however_they_lie_in_the_table(database: str, postgres: str):
+    """So two imports of one thread are equal, in the order of keys too."""
+    with psycopg.connect(postgres, autocommit=True) as owner:
+        owner.execute("DROP DATABASE IF EXISTS shuffled")
+        owner.execute("CREATE DATABASE shuffled TEMPLATE langgraph")
+    several = []
+    with psycopg.connect(postgres, dbname="shuffled", autocommit=True) as owner:
+        tables = PostgresTables(owner, owned=False)
+        # Capital letters before small ones, as in Python; the server's own order may be that of a language.
+        owner.execute("UPDATE checkpoint_blobs SET channel = 'Log' WHERE channel = 'log'")
+        owner.execute("UPDATE checkpoints SET checkpoint = replace(checkpoint::text, '\"log\":', '\"Log\":')::jsonb")
+        for order in ("channel", "channel DESC"):
+            owner.execute(f"CREATE TABLE lying AS SELECT * FROM checkpoint_blobs ORDER BY {order}")
+            owner.execute("TRUNCATE checkpoint_blobs")
+            owner.execute("INSERT INTO checkpoint_blobs SELECT * FROM lying")
+            owner.execute("DROP TABLE lying")
+            for thread in THREADS:
+                for key in tables.keys(thread):
+                    (inline,) = owner.execute(
+                        "SELECT checkpoint -> 'channel_values' FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = %s "
+                        "AND checkpoint_id = %s",
+                        [thread, key.namespace, key.id],
+                    ).fetchone() or (None,)
+                    names = [*tables.checkpoint(thread, key, lambda tag, data: None).values]
+                    stored = [name for name in names if name not in (inline or {})]
+                    assert stored == sorted(stored)
+                    several.append(len(stored))
+    assert max(several) > 2
+
+
 @pytest.mark.parametrize("options", [{}, {"row_factory": dict_row}, {"autocommit": True}], ids=["rows", "dicts", "autocommit"])
 def test_an_open_connection_is_read_and_left_as_it_is(database: str, way: Way, options: dict[str, Any]):
     saver = InMemorySaver()

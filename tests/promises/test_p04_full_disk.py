@@ -123,6 +123,70 @@ def test_P4_a_full_disk_fails_the_run_keeps_what_was_stored_and_the_run_goes_on_
     assert told["integrity"] == [["ok"]]
 
 
+NEW = """
+import json, resource, sqlite3, sys
+from pathlib import Path
+from perdure.errors import SaveFailed
+from tests.promises.ways import Ledger, Way, chain, foreign_checkpoint, on, open_saver
+
+way = Way(sys.argv[2])
+ledger = Ledger(way)
+told = {}
+
+def fails(name, call):
+    try:
+        call()
+    except (SaveFailed, sqlite3.OperationalError) as error:
+        of = error.__cause__ if isinstance(error, SaveFailed) else error
+        told[name] = [type(error).__name__, getattr(error, "code", ""), getattr(error, "thread", ""), type(of).__name__, str(error), of.__notes__]
+
+path = Path(sys.argv[1])
+with open_saver("sqlite", path) as saver:
+    graph = chain(("a", ledger.node("a"))).compile(checkpointer=saver)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    calls = {
+        "invoke": lambda: way.invoke(graph, {"log": []}, on()),
+        "stream": lambda: way.stream(graph, {"log": []}, on()),
+        "go on": lambda: way.invoke(graph, None, on()),
+        "update_state": lambda: way.edit(graph, on(), {"log": ["x"]}),
+        "update_state inside": lambda: way.edit(graph, on(checkpoint_ns="a:1"), {"log": ["x"]}),
+        "name_branch": lambda: way._do(graph, "name_branch", on(), "side"),
+        "drop_branch": lambda: way._do(graph, "drop_branch", on(), "side"),
+        "put": lambda: way.put(saver, on(), foreign_checkpoint({"log": ["x"]}), {}, {"log": 1}),
+        "get_state": lambda: way.state(graph, on()),
+        "history": lambda: way.history(graph, on()),
+        "get_tuple": lambda: way._do(saver, "get_tuple", on()),
+    }
+    for name, call in calls.items():
+        fails(name, call)
+    ran = list(ledger.ran)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    log = way.invoke(graph, {"log": []}, on())["log"]
+print(json.dumps([told, ran, log]))
+"""
+
+
+def test_P4_a_new_file_whose_tables_cannot_be_made_fails_who_writes_and_tells_who_reads(tmp_path: Path, way: Way):
+    pytest.importorskip("resource")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    command = [sys.executable, "-c", NEW, str(tmp_path), way.colour]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=50)
+    told, ran, log = json.loads(done.stdout)
+    reads = ["get_state", "history", "get_tuple"]
+    writes = ["invoke", "stream", "go on", "update_state", "update_state inside", "name_branch", "drop_branch", "put"]
+    assert list(told) == [*writes, *reads]
+    for name, (error, code, thread, cause, text, notes) in told.items():
+        assert cause == "OperationalError"
+        assert any("while opening the database" in note and str(tmp_path) in note for note in notes)
+        if name in reads:
+            assert error == "OperationalError"
+        else:
+            assert (error, code, thread) == ("SaveFailed", "SAVE_FAILED", "t")
+            assert "Nothing was stored; mend the cause and try again" in text
+            assert str(tmp_path) in text
+    assert (ran, log) == ([], ["a"]), "nothing ran, and with room again the same saver goes on"
+
+
 def test_P4_a_file_that_may_only_be_read_says_so_and_is_read(tmp_path: Path, way: Way):
     graph = chain(("a", Ledger(way).node("a")))
     file, elsewhere = io.BytesIO(), open_saver("memory", tmp_path)

@@ -43,7 +43,7 @@ from perdure.checkpoint.records import (
     WriteRow,
 )
 from perdure.checkpoint.records import ERROR as ERROR_KIND
-from perdure.checkpoint.saving import attempt, save
+from perdure.checkpoint.saving import NOTHING, attempt, save
 from perdure.checkpoint.serde.base import SerializerProtocol
 from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
@@ -242,9 +242,7 @@ class Exchange:
     async def _loaded(self, thread: str, namespace: str, checkpoint: str | None) -> Loaded:
         """What something is to be stored on."""
         load = self._records.load(thread, namespace or ROOT_NS, checkpoint)
-        return await attempt(
-            load, f"thread {thread!r} could not be saved", "Nothing was stored; mend the cause and try again", thread
-        )
+        return await attempt(load, f"thread {thread!r} could not be saved", NOTHING, thread)
 
     def _put(
         self,

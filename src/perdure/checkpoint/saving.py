@@ -12,6 +12,8 @@ FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
 """Errors of this library that a saver raises because of itself, or of its file, and not of what it was asked."""
 
 RESUME = "resume with invoke(None, config)"
+NOTHING = "Nothing was stored; mend the cause and try again"
+_UNMADE = "_perdure_unmade"
 
 T = TypeVar("T")
 
@@ -85,6 +87,29 @@ async def attempt(call: Awaitable[T], what: str, then: str, thread: str | None =
         if isinstance(error, (PerdureError, StaleLoad)):
             raise
         raise failed(what, error, then, thread) from error
+
+
+async def begin(call: Awaitable[T], thread: str) -> T:
+    """The first question of a run, or of another call that is to store something: of a database that may have to be made for it.
+
+    Args:
+        call: the question, and the answer to it.
+        thread: about which it is.
+
+    Raises:
+        SaveFailed: the tables could not be made; `__cause__` says how. Any other error is raised as it is.
+    """
+    try:
+        return await call
+    except Exception as error:
+        if getattr(error, _UNMADE, False):
+            raise failed(f"thread {thread!r} could not be saved", error, NOTHING, thread) from error
+        raise
+
+
+def mark_unmade(error: Exception) -> None:
+    """Note with the error of a driver that it came from making tables, which is a write: whoever only looks gets it as it is."""
+    setattr(error, _UNMADE, True)
 
 
 def is_of_database(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.rows import FORMAT
+from perdure.checkpoint.saving import mark_unmade
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import CorruptRecord, UnknownFormat
 from perdure.failpoints import failpoint
@@ -91,9 +92,14 @@ def prepare(
     version = _version(connection, name)
     connection.execute("COMMIT")
     if writable:
-        _set_up(connection, synchronous, fresh=version == 0)
-        if version < NEWEST:
-            _migrate(connection, name, clock)
+        try:
+            _set_up(connection, synchronous, fresh=version == 0)
+            if version < NEWEST:
+                _migrate(connection, name, clock)
+        except Exception as error:
+            if version < NEWEST:
+                mark_unmade(error)
+            raise
     elif version < NEWEST:
         raise CorruptRecord(
             f"{name} was opened for reading only, but it has format {version} and this version of perdure reads format {NEWEST}: "

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from perdure.checkpoint.records import ROOT_NS, BranchName, BranchRow, Loaded, StaleLoad
+from perdure.checkpoint.saving import begin
 from perdure.checkpoint.upkeep.pinning import BRANCH, checked_name
 from perdure.constants import CONF
 from perdure.engine.runners.blocking import BlockingRunner
@@ -96,7 +97,7 @@ class Branches:
         wanted = branch_of(config) or conf.get("checkpoint_id") or None
         records, thread = self._access.records, self._access.thread
         while True:
-            loaded = await records.load(thread, ROOT_NS, wanted)
+            loaded = await begin(records.load(thread, ROOT_NS, wanted), thread)
             if loaded.row is None and isinstance(wanted, BranchName):
                 raise await unknown_branch(self._access, wanted)
             if loaded.row is None:
@@ -125,7 +126,7 @@ class Branches:
         """
         records, thread = self._access.records, self._access.thread
         while True:
-            loaded = await records.load(thread, ROOT_NS, None)
+            loaded = await begin(records.load(thread, ROOT_NS, None), thread)
             if name not in await records.branches(thread):
                 raise await unknown_branch(self._access, BranchName(name))
             if await self._store(Session(self._access, loaded, self._runner, self._graph), BranchRow(name, None)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.channels.base import MISSING
 from perdure.checkpoint.index.inbox import open_questions
 from perdure.checkpoint.records import ROOT_NS, Loaded, StaleLoad
+from perdure.checkpoint.saving import begin
 from perdure.constants import CONF, COPY, END, INPUT, START
 from perdure.engine.deciding import returns
 from perdure.engine.deciding.live import Live
@@ -124,7 +125,7 @@ class Edits:
             return await InsideEdits(self, graph, access, self._runner).once(config, supersteps)
         branch = branch_of(config)
         wanted = conf.get("checkpoint_id") or None
-        loaded = await access.load(branch or wanted)
+        loaded = await begin(access.load(branch or wanted), access.thread)
         if loaded.row is None and branch is not None:
             raise await unknown_branch(access, branch)
         if loaded.row is None and wanted is not None:

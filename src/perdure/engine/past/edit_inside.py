@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.checkpoint.index.inbox import open_questions
 from perdure.checkpoint.pauses import Asked, stored
 from perdure.checkpoint.records import PAUSES, CheckpointRow, ChildRow, Commit, Loaded
+from perdure.checkpoint.saving import begin
 from perdure.constants import CONF
 from perdure.engine.past.branches import branch_of, unknown_branch
 from perdure.engine.past.forking import Branch, and_above, fork
@@ -62,7 +63,7 @@ class InsideEdits:
         """
         conf = config.get(CONF) or {}
         namespace: str = conf["checkpoint_ns"]
-        place = await self._place(config, namespace, conf.get("checkpoint_id") or None)
+        place = await begin(self._place(config, namespace, conf.get("checkpoint_id") or None), self._access.thread)
         first = place.root if place.is_now else place.target
         session = Session(self._access, first, self._runner, (self._graph.program.name, self._graph.program.fingerprint))
         session.refuse_if_busy()

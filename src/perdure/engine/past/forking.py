@@ -199,8 +199,13 @@ class Carrying:
         """A task or a durable step that had not ended, or that asks again."""
         origin, place = at
         questions = kept.questions(origin, place)
-        asked = of_last_entry(questions) if mode is Mode.ASK else []
-        asked = [one for one in asked if not one.closed or one.question.id in self._given]
+        shown = of_last_entry(questions) if mode is Mode.ASK else []
+        back = self._back_to(shown)
+        asked = [one for one in shown if not one.closed or self._is_reopened(one, back)]
+        last = {one.question.id for one in asked}
+        # What an edit has closed in the old branch, and this one does not open again: the edit counts here, too.
+        closed = {one.question.id for one in shown} - last
+        edited = {one.child[0] for one in shown if one.child and one.closed} - {one.child[0] for one in asked if one.child}
         places = {one.child: one.child[1] for one in asked if one.child is not None}
         before = max((one.n for one in asked), default=None)
         for child in kept.loaded.children:
@@ -208,24 +213,42 @@ class Carrying:
                 continue
             waits = max((n for ns, n in places if ns == child.child_ns and n <= child.head), default=None)
             if waits is not None:
-                await self._subgraph(new, child, waits, Mode.ASK)
-            elif before is None or child.head < before:
+                await self._subgraph(new, child, back.get(child.child_ns, waits), Mode.ASK)
+            elif before is None or child.head < before or child.child_ns in edited:
                 await self._subgraph(new, child, child.head, Mode.GO_ON)
         begun = max((one.steps for one in asked), default=None)
-        last = {one.question.id for one in asked}
         for step in kept.steps(origin, place):
-            if any(one.question.id in last for one in kept.asked(origin, step)):
+            waiting = {one.question.id for one in kept.asked(origin, step)}
+            if waiting & last:
                 await self._code(kept, new, (origin, step), mode)
             elif (origin, step, RESULT) in kept.writes:
-                if begun is None or place_of(step) < begun:
+                if begun is None or place_of(step) < begun or waiting & closed:
                     self._adopt(kept, new, (origin, step), RESULT)
-            elif begun is None:
+            elif begun is None or waiting & closed:
                 await self._code(kept, new, (origin, step), mode)
         own = {one.question.id for one in questions}
         answers = {pause: value for pause, value in kept.answers(origin, place).items() if pause not in last}
         answers.update((pause, value) for pause, value in self._given.items() if pause in own)
         self._store_answers(new, place, answers)
         self._store_questions(new, place, questions, self._session.numbers.next_n)
+
+    def _back_to(self, asked: list[Asked]) -> dict[int, int]:
+        """By namespace, the checkpoint at which all of the subgraph's questions were open that are answered anew.
+
+        An edit moves those that it leaves open to its own checkpoint, and those that it closes stay where they were.
+        """
+        back: dict[int, int] = {}
+        for one in asked:
+            if one.child is not None and one.question.id in self._given:
+                ns, n = one.child
+                back[ns] = min(n, back.get(ns, n))
+        return back
+
+    def _is_reopened(self, one: Asked, back: Mapping[int, int]) -> bool:
+        """Whether a question that an edit closed is open where the branch goes back to."""
+        if one.question.id in self._given:
+            return True
+        return one.child is not None and back.get(one.child[0], one.child[1] + 1) <= one.child[1]
 
     def _store_answers(self, new: _New, place: str, answers: Mapping[str, Any]) -> None:
         renamed = {self._pauses[pause]: value for pause, value in answers.items() if pause in self._pauses}

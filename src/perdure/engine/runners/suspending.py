@@ -174,6 +174,16 @@ class ThreadWorld:
     jitter = staticmethod(random.random)
 
 
+class Gate(asyncio.Semaphore):
+    """How many tasks of a super-step may run at a time.
+
+    Attributes:
+        shut: a task has failed, which ends the run: no more begin, even if its run hears of that only once an earlier result is stored.
+    """
+
+    shut = False
+
+
 class SuspendingRunner:
     """See `perdure.engine.ports.Runner`."""
 
@@ -242,7 +252,7 @@ class SuspendingRunner:
         """Run tasks on the loop and on worker threads; see `Runner.run`."""
         members = set(map(id, tasks))
         missing = len(tasks)
-        gate = asyncio.Semaphore(limit) if limit is not None and limit < missing else None
+        gate = Gate(limit) if limit is not None and limit < missing else None
         deadline = None if timeout is None else self._loop.time() + timeout
         base = copy_context()
         on_loop = [task for task in tasks if self._on_loop(task)]
@@ -307,9 +317,11 @@ class SuspendingRunner:
         while wave.is_busy and self._loop.time() < deadline:  # noqa: ASYNC110 - a thread's condition, no event of this loop
             await asyncio.sleep(0.002)
 
-    async def _one(self, task: Task, gate: asyncio.Semaphore | None) -> None:
+    async def _one(self, task: Task, gate: Gate | None) -> None:
         try:
             async with gate or nullcontext():
+                if gate is not None and gate.shut:
+                    return
                 await (attempt(task, self._world) if self._on_loop(task) else self._on_thread(task))
         except asyncio.CancelledError:
             if is_cancelled():
@@ -317,6 +329,8 @@ class SuspendingRunner:
             fail(task, cancelled_itself(task))
         except BaseException as error:  # noqa: BLE001 - a node's SystemExit must reach the caller, not end a task unseen
             fail(task, error)
+        if gate is not None and task.error is not None and task.node.handler is None:
+            gate.shut = True
         self._arrive(task)
 
     @property

@@ -12,6 +12,7 @@ from perdure.channels.base import MISSING
 from perdure.checkpoint.index.records import ThreadFilter
 from perdure.checkpoint.leases.lease import is_free
 from perdure.checkpoint.records import ROOT_NS, LeaseRow, Loaded, StaleLoad
+from perdure.checkpoint.saving import begin
 from perdure.constants import CONF, PREVIOUS
 from perdure.engine.deciding import decide
 from perdure.engine.deciding.live import Live
@@ -74,7 +75,7 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
 async def _open_saved(run: Run, given: Any, access: Access) -> Opened:
     while True:
         try:
-            loaded, inside, target = await load(access, run, given)
+            loaded, inside, target = await begin(load(access, run, given), access.thread)
             access.refuse_if_moved_on(loaded.thread)
             session = Session(access, loaded, run.runner, (run.program.name, run.program.fingerprint))
             session.record = RunRecord(run, access.run_id, access.clock.now_ns())

@@ -33,6 +33,7 @@ SELECT b.channel, b.type, b.blob
   JOIN checkpoint_blobs AS b ON b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns
                             AND b.channel = v.key AND b.version = v.value
  WHERE c.thread_id = %s AND c.checkpoint_ns = %s AND c.checkpoint_id = %s
+ ORDER BY b.channel COLLATE "C"
 """
 
 
