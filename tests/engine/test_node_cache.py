@@ -15,7 +15,7 @@ from perdure import START, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.errors import MissingPartWarning, NotStorable, UnknownNode
-from perdure.types import CachePolicy, Command, Send, interrupt
+from perdure.types import CachePolicy, Command, Send, default_cache_key, interrupt
 from tests.engine.colours import Colour, Log, thread
 
 
@@ -303,3 +303,19 @@ def test_async_runs_use_the_async_half_of_a_cache(colour: Colour) -> None:
     colour.invoke(graph, {"log": []})
     clear(colour, graph)
     assert used == (["aget", "aset", "aclear"] if colour.calls_async else ["get", "set", "clear"])
+
+
+def test_equal_arguments_have_one_key_whatever_objects_they_are_made_of() -> None:
+    one, other = "abc", b"abc".decode()
+    assert one is not other
+    assert default_cache_key({"p": one, "q": one}, [Point(1)] * 2) == default_cache_key(
+        {"q": other, "p": one}, [Point(1), Point(1)]
+    )
+    assert default_cache_key([one, one]) != default_cache_key([one, "abd"])
+    assert default_cache_key({1, 2}) != default_cache_key([1, 2])
+
+
+def test_arguments_that_contain_themselves_have_a_key() -> None:
+    point: Any = Point(1)
+    point.x = point
+    assert default_cache_key(point) == default_cache_key(point) != default_cache_key(Point(1))
