@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from perdure import START, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.errors import MissingPartWarning, NotStorable, UnknownNode
+from perdure.errors import CacheWarning, MissingPartWarning, NotStorable, UnknownNode
 from perdure.types import CachePolicy, Command, Send, default_cache_key, interrupt
 from tests.engine.colours import Colour, Log, thread
 
@@ -303,6 +303,24 @@ def test_async_runs_use_the_async_half_of_a_cache(colour: Colour) -> None:
     colour.invoke(graph, {"log": []})
     clear(colour, graph)
     assert used == (["aget", "aset", "aclear"] if colour.calls_async else ["get", "set", "clear"])
+
+
+class Full(InMemoryCache[Any]):
+    """Has no room any more."""
+
+    def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        error = OSError("no space left")
+        error.add_note("in the file c.db")
+        raise error
+
+
+def test_P2_what_a_node_did_is_not_lost_where_the_cache_has_no_room(colour: Colour, saver: Any) -> None:
+    one, two = Counted(), Counted()
+    graph = cached(colour, one).add_node("b", colour.node(lambda state: two(state)), cache_policy=CachePolicy())
+    compiled = graph.add_edge(START, "b").compile(saver, cache=Full())
+    with pytest.warns(CacheWarning, match=r"result of node '.* could not be kept .* OSError: no space left; in the file c\.db"):
+        assert colour.invoke(compiled, {"log": []}, thread("1"))["log"] == [1, 1]
+    assert (one.runs, two.runs) == (1, 1)
 
 
 def test_equal_arguments_have_one_key_whatever_objects_they_are_made_of() -> None:

@@ -11,7 +11,7 @@ from perdure.cache import InMemoryCache
 from perdure.checkpoint.records import RESULT
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer
-from perdure.errors import MissingPartWarning, NodeTimeoutError, NotStorable
+from perdure.errors import CacheWarning, MissingPartWarning, NodeTimeoutError, NotStorable
 from perdure.func import entrypoint, task
 from perdure.runtime import Runtime, get_runtime
 from perdure.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, interrupt
@@ -175,6 +175,17 @@ def test_a_result_that_cannot_be_kept_is_the_steps_error(shop: Workshop) -> None
     flow = calling(shop, shop.step(lambda given: Unknown(), cache_policy=CachePolicy()), cache=InMemoryCache())
     with pytest.raises(NotStorable, match="Unknown"):
         shop.invoke(flow, 1)
+
+
+def test_P2_what_a_step_did_is_not_lost_where_the_cache_has_no_room(shop: Workshop, saver: Saver) -> None:
+    class Full(InMemoryCache[Any]):
+        def set(self, pairs: Any) -> None:
+            raise OSError("no space left")
+
+    flow = calling(shop, shop.noted(cache_policy=CachePolicy()), saver, cache=Full())
+    with pytest.warns(CacheWarning, match="'step' could not be kept"):
+        assert shop.invoke(flow, 1, on()) == 1
+    assert shop.ran == [("step", 1)]
 
 
 def test_a_steps_results_can_be_forgotten(shop: Workshop) -> None:
