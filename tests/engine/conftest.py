@@ -9,8 +9,11 @@ import pytest
 
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
+from tests.caches import cache, clock
 from tests.engine.colours import COLOURS, Colour
 from tests.promises.ways import SAVERS, open_saver
+
+__all__ = ["cache", "clock"]
 
 
 @pytest.fixture(params=COLOURS, ids=lambda colour: colour.name)
