@@ -49,6 +49,7 @@
 
     InPlaceChangeWarning(UserWarning)             a node changed state in place and did not return it
     MissingPartWarning(UserWarning)               what was asked for needs a saver or a cache that is not there
+    CacheWarning(UserWarning)                     a result could not be kept in a cache, or not be loaded from it
 
     GraphBubbleUp(BaseException)                  control flow, never an error: `except Exception` lets it pass
     ├── GraphInterrupt                            a node asked a question
@@ -65,6 +66,7 @@ from typing import Any, Literal
 from perdure.absent import missing
 from perdure.failure import NotOffered as NotOffered
 from perdure.failure import PerdureError as PerdureError
+from perdure.signals import CacheWarning as CacheWarning
 from perdure.signals import ErrorCode as ErrorCode
 from perdure.signals import GraphBubbleUp as GraphBubbleUp
 from perdure.signals import GraphInterrupt as GraphInterrupt

@@ -36,6 +36,12 @@ class MissingPartWarning(UserWarning):
     code: ClassVar[str] = "MISSING_PART"
 
 
+class CacheWarning(UserWarning):
+    """A cache could not keep a result, or has one that cannot be loaded: what was to be saved in time is done again."""
+
+    code: ClassVar[str] = "CACHE"
+
+
 class GraphBubbleUp(BaseException):
     """Base of the signals that pass through a node on their way to the runtime.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedT
 from perdure.absent import missing
 from perdure.constants import OVERWRITE
 from perdure.errors import InvalidArgument, WrongType
+from perdure.keys import default_cache_key as default_cache_key
 from perdure.scope import current_task
 
 if TYPE_CHECKING:
@@ -139,23 +140,6 @@ class RetryPolicy(NamedTuple):
     max_attempts: int = 3
     jitter: bool = True
     retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] = default_retry_on
-
-
-def default_cache_key(*args: Any, **kwargs: Any) -> bytes:
-    """A cache key of a call: the pickle of its arguments, with sets and dicts in a fixed order."""
-    import pickle
-
-    return pickle.dumps((_ordered(args), _ordered(kwargs)), protocol=5)
-
-
-def _ordered(value: Any) -> Any:
-    if isinstance(value, dict):
-        return (type(value).__name__, sorted(((_ordered(k), _ordered(v)) for k, v in value.items()), key=repr))
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, [_ordered(v) for v in value])
-    if isinstance(value, (set, frozenset)):
-        return (type(value).__name__, sorted((_ordered(v) for v in value), key=repr))
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

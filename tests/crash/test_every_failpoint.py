@@ -33,6 +33,8 @@ ELSEWHERE = {
     "memory.commit.before": "nothing of a process's memory survives it",
     "sqlite.delete.before": "test_sqlite_crash: no run deletes",
     "sqlite.delete.after": "test_sqlite_crash: no run deletes",
+    "sqlite.cache.before": "test_cache_crash: no run of a story has a cache",
+    "sqlite.cache.after": "test_cache_crash: no run of a story has a cache",
     **dict.fromkeys(
         [
             "sqlite.arrive.before",

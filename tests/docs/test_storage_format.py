@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from perdure.backends.sqlite.schema import APPLICATION_ID, NEWEST, migration, statements_in
+from perdure.backends.sqlite.schema import APPLICATION_ID, CACHE, THREADS, statements_in
 from perdure.checkpoint import records, rows
 from perdure.checkpoint.incremental import compression, manifest, segments, tracker, writer
 from perdure.checkpoint.index import records as index_records
@@ -25,9 +25,10 @@ def test_the_shapes_of_bodies_are_those_of_the_code():
 
 def test_all_tables_and_columns_are_listed():
     connection = sqlite3.connect(":memory:")
-    for number in range(1, NEWEST + 1):
-        for statement in statements_in(migration(number)):
-            connection.execute(statement)
+    for kind in (THREADS, CACHE):
+        for number in range(1, kind.newest + 1):
+            for statement in statements_in(kind.migration(number)):
+                connection.execute(statement)
     tables = [
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
@@ -47,6 +48,7 @@ def test_all_tables_and_columns_are_listed():
 def test_numbers_of_the_format_are_those_of_the_code():
     prose = " ".join(PAGE.split())
     assert f"`{APPLICATION_ID:#x}`" in prose
+    assert f"`{CACHE.application_id:#x}`" in prose
     assert f"Every {records.FULL_EVERY}th row" in prose
     assert f"more than {CHAIN_SPAN} numbers" in prose
     assert f"up to {records.INLINE_LIMIT} bytes" in prose

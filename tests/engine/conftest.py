@@ -10,6 +10,7 @@ import pytest
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
+from tests.caches import cache, clock
 from tests.engine.colours import COLOURS, Colour
 from tests.promises.ways import SAVERS
 
@@ -17,6 +18,9 @@ from tests.promises.ways import SAVERS
 def made(kind: str, folder: Path) -> Saver:
     """A new saver. The one on a file does not wait for the disk, which no test here can tell."""
     return InMemorySaver() if kind == "memory" else SqliteSaver(folder / "threads.db", synchronous="normal")
+
+
+__all__ = ["cache", "clock"]
 
 
 @pytest.fixture(params=COLOURS, ids=lambda colour: colour.name)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from perdure.checkpoint.saver import Saver
+from tests.caches import cache, clock
 from tests.func.bodies import Workshop
 from tests.promises.ways import COLOURS, SAVERS, open_saver
+
+__all__ = ["cache", "clock"]
 
 
 @pytest.fixture(params=COLOURS)

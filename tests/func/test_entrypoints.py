@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from perdure.cache import InMemoryCache
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_config, get_store, get_stream_writer
@@ -344,7 +343,7 @@ def test_without_a_saver_steps_are_not_repeated_either(shop: Workshop) -> None:
     assert (len(entered), shop.ran) == (3, [("step", 1)])
 
 
-def test_results_of_an_entrypoint_can_be_kept_in_a_cache(shop: Workshop, saver: Saver) -> None:
+def test_results_of_an_entrypoint_can_be_kept_in_a_cache(shop: Workshop, saver: Saver, cache: Any) -> None:
     entered: list[int] = []
 
     def wf(given: int) -> Any:
@@ -352,7 +351,7 @@ def test_results_of_an_entrypoint_can_be_kept_in_a_cache(shop: Workshop, saver: 
         return given * 2
         yield
 
-    flow = shop.flow(wf, saver, cache=InMemoryCache(), cache_policy=CachePolicy())
+    flow = shop.flow(wf, saver, cache=cache, cache_policy=CachePolicy())
     assert [shop.invoke(flow, given, on(str(at))) for at, given in enumerate([1, 1, 2])] == [2, 2, 4]
     assert entered == [1, 2]
     assert shop.invoke(flow, 1, on("0")) == 2

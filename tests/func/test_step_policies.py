@@ -11,7 +11,7 @@ from perdure.cache import InMemoryCache
 from perdure.checkpoint.records import RESULT
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer
-from perdure.errors import MissingPartWarning, NodeTimeoutError, NotStorable
+from perdure.errors import CacheWarning, MissingPartWarning, NodeTimeoutError, NotStorable
 from perdure.func import entrypoint, task
 from perdure.runtime import Runtime, get_runtime
 from perdure.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, interrupt
@@ -90,9 +90,7 @@ def test_a_question_is_no_failure(shop: Workshop, saver: Saver) -> None:
 # -- caches -----------------------------------------------------------------------------------------------------------------
 
 
-def test_results_are_kept_by_arguments_across_threads_and_entrypoints(shop: Workshop, saver: Saver) -> None:
-    cache: InMemoryCache[Any] = InMemoryCache()
-
+def test_results_are_kept_by_arguments_across_threads_and_entrypoints(shop: Workshop, saver: Saver, cache: Any) -> None:
     def sum_of(a: int, b: int = 0) -> int:
         shop.ran.append((a, b))
         return a + b
@@ -119,22 +117,21 @@ def test_without_a_cache_a_policy_does_nothing(shop: Workshop) -> None:
     assert len(shop.ran) == 2
 
 
-def test_a_key_function_gets_the_arguments_and_decides(shop: Workshop) -> None:
+def test_a_key_function_gets_the_arguments_and_decides(shop: Workshop, cache: Any) -> None:
     policy = CachePolicy(key_func=lambda given: str(given % 10))
-    flow = calling(shop, shop.noted(cache_policy=policy), cache=InMemoryCache())
+    flow = calling(shop, shop.noted(cache_policy=policy), cache=cache)
     assert [shop.invoke(flow, given) for given in (1, 11, 2)] == [1, 1, 2]
 
 
-def test_a_failing_key_function_is_the_steps_error(shop: Workshop, saver: Saver) -> None:
+def test_a_failing_key_function_is_the_steps_error(shop: Workshop, saver: Saver, cache: Any) -> None:
     policy = CachePolicy(key_func=lambda given: given["no such key"])
-    flow = calling(shop, shop.noted(cache_policy=policy), saver, cache=InMemoryCache())
+    flow = calling(shop, shop.noted(cache_policy=policy), saver, cache=cache)
     with pytest.raises(KeyError, match="no such key"):
         shop.invoke(flow, {}, on())
     assert shop.ran == []
 
 
-def test_a_kept_result_is_stored_with_the_thread_like_any_other(shop: Workshop, saver: Saver) -> None:
-    cache: InMemoryCache[Any] = InMemoryCache()
+def test_a_kept_result_is_stored_with_the_thread_like_any_other(shop: Workshop, saver: Saver, cache: Any) -> None:
     step = shop.noted(cache_policy=CachePolicy())
 
     def wf(given: int) -> Any:
@@ -150,7 +147,7 @@ def test_a_kept_result_is_stored_with_the_thread_like_any_other(shop: Workshop, 
     assert len(kinds_of(saver, RESULT, "2")) == 2
 
 
-def test_errors_and_questions_are_not_kept(shop: Workshop, saver: Saver) -> None:
+def test_errors_and_questions_are_not_kept(shop: Workshop, saver: Saver, cache: Any) -> None:
     outcomes: list[Any] = [ConnectionError("down"), "ask", "ok"]
 
     def step(given: int) -> Any:
@@ -159,7 +156,7 @@ def test_errors_and_questions_are_not_kept(shop: Workshop, saver: Saver) -> None
             raise outcome
         return interrupt("?") if outcome == "ask" else outcome
 
-    flow = calling(shop, shop.step(step, cache_policy=CachePolicy()), saver, cache=InMemoryCache())
+    flow = calling(shop, shop.step(step, cache_policy=CachePolicy()), saver, cache=cache)
     with pytest.raises(ConnectionError):
         shop.invoke(flow, 1, on("1"))
     shop.invoke(flow, 1, on("2"))
@@ -171,14 +168,24 @@ class Unknown:
     """Cannot be stored."""
 
 
-def test_a_result_that_cannot_be_kept_is_the_steps_error(shop: Workshop) -> None:
-    flow = calling(shop, shop.step(lambda given: Unknown(), cache_policy=CachePolicy()), cache=InMemoryCache())
+def test_a_result_that_cannot_be_kept_is_the_steps_error(shop: Workshop, cache: Any) -> None:
+    flow = calling(shop, shop.step(lambda given: Unknown(), cache_policy=CachePolicy()), cache=cache)
     with pytest.raises(NotStorable, match="Unknown"):
         shop.invoke(flow, 1)
 
 
-def test_a_steps_results_can_be_forgotten(shop: Workshop) -> None:
-    cache: InMemoryCache[Any] = InMemoryCache()
+def test_P2_what_a_step_did_is_not_lost_where_the_cache_has_no_room(shop: Workshop, saver: Saver) -> None:
+    class Full(InMemoryCache[Any]):
+        def set(self, pairs: Any) -> None:
+            raise OSError("no space left")
+
+    flow = calling(shop, shop.noted(cache_policy=CachePolicy()), saver, cache=Full())
+    with pytest.warns(CacheWarning, match="'step' could not be kept"):
+        assert shop.invoke(flow, 1, on()) == 1
+    assert shop.ran == [("step", 1)]
+
+
+def test_a_steps_results_can_be_forgotten(shop: Workshop, cache: Any) -> None:
     step, other = shop.noted("step", cache_policy=CachePolicy()), shop.noted("other", cache_policy=CachePolicy())
 
     def wf(given: int) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from perdure.cache import InMemoryCache
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer
 from perdure.errors import SaveFailed
@@ -88,13 +87,13 @@ def test_only_steps_that_run_are_told(shop: Workshop, saver: Saver) -> None:
     ]
 
 
-def test_a_step_whose_result_was_kept_says_so_and_has_no_end(shop: Workshop) -> None:
+def test_a_step_whose_result_was_kept_says_so_and_has_no_end(shop: Workshop, cache: Any) -> None:
     step = shop.noted(cache_policy=CachePolicy())
 
     def wf(given: int) -> Any:
         return (yield step(given))
 
-    flow = shop.flow(wf, cache=InMemoryCache())
+    flow = shop.flow(wf, cache=cache)
     shop.invoke(flow, 1)
     told = shop.stream(flow, 1, stream_mode=["updates", "tasks"])
     assert [(mode, payload.get("name")) for mode, payload in told] == [

@@ -26,7 +26,6 @@ PAGE = (ROOT / "docs" / "how-to" / "come-from-langgraph.md").read_text("utf-8")
 
 NOT_YET = {
     "perdure.cache.redis",
-    "perdure.cache.sqlite",
     "perdure.callbacks",
     "perdure.checkpoint.conformance",
     "perdure.checkpoint.postgres",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
-from perdure.backends.sqlite.schema import Database, damage, prepare
+from perdure.backends.sqlite.schema import THREADS, Database, Kind, damage, prepare
 from perdure.backends.sqlite.target import target
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import InvalidArgument, SaverClosed
@@ -73,6 +73,7 @@ class SqlitePort(Protocol):
 def open_sqlite(
     path: str | Path,
     *,
+    kind: Kind = THREADS,
     synchronous: str = "full",
     busy_timeout: float = BUSY_TIMEOUT,
     clock: Clock = SYSTEM_CLOCK,
@@ -82,20 +83,28 @@ def open_sqlite(
 
     Args:
         path: a file, made if missing; ":memory:"; or a `file:` URI, as SQLite defines it (`?mode=ro` opens for reading only).
+        kind: what the file is, or becomes.
         synchronous: "full": a commit survives a power loss. "normal": it survives a crash of the process, and a power loss may
             undo the last ones.
         busy_timeout: seconds to wait for another process's transaction before "database is locked".
         clock: dates deletions and releases.
         host_clock: by which leases run out. SQLite has no clock but that of the machine on which it runs.
     """
-    return SharedSqlite(path, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, host_clock=host_clock)
+    return SharedSqlite(path, kind=kind, synchronous=synchronous, busy_timeout=busy_timeout, clock=clock, host_clock=host_clock)
 
 
 class SharedSqlite:
     """One connection to one database, opened upon first use, and its two ports. Arguments as in `open_sqlite`."""
 
     def __init__(
-        self, path: str | Path, *, synchronous: str, busy_timeout: float, clock: Clock, host_clock: Clock = SYSTEM_CLOCK
+        self,
+        path: str | Path,
+        *,
+        kind: Kind = THREADS,
+        synchronous: str,
+        busy_timeout: float,
+        clock: Clock,
+        host_clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if synchronous not in {"full", "normal"}:
             raise InvalidArgument(f"synchronous is 'full' or 'normal', not {synchronous!r}")
@@ -104,7 +113,8 @@ class SharedSqlite:
             raise InvalidArgument(f"busy_timeout is a number of seconds, not {busy_timeout!r}")
         self.clock = clock
         self._host_clock = host_clock
-        self.name, self._in_memory, self._writable = target(path)
+        self._kind = kind
+        self.name, self._in_memory, self._writable = target(path, takes_urls=kind.urls)
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._lock = turn_lock()
@@ -129,7 +139,7 @@ class SharedSqlite:
             SaverClosed: the saver was closed, or the database was in the memory of the process that this one was forked from.
         """
         if is_held_here(self._lock):
-            refuse_inside(f"the saver of {self.name}")
+            refuse_inside(f"the {self._kind.owner} of {self.name}")
         with self._lock:
             database = self._database or self._open()
             deadline = 0.0
@@ -141,7 +151,7 @@ class SharedSqlite:
                     if database.connection.in_transaction:
                         self._roll_back(database)
                     if not _is_busy(error):
-                        if (damaged := damage(error, self.name)) is not None:
+                        if (damaged := damage(error, self._kind, self.name)) is not None:
                             raise damaged from error
                         if name := getattr(error, "sqlite_errorname", ""):
                             error.add_note(f"{name} in the database {self.name}")
@@ -158,7 +168,7 @@ class SharedSqlite:
     def close(self) -> None:
         """Close the connection; further scripts are refused. Scripts that began before end first."""
         with self._lock:
-            self._gone = self._gone or f"the saver of {self.name} was closed; make a new one"
+            self._gone = self._gone or f"the {self._kind.owner} of {self.name} was closed; make a new one"
             database, self._database = self._database, None
             if database is not None:
                 database.connection.close()
@@ -200,7 +210,7 @@ class SharedSqlite:
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 # Switching a new file to WAL does not wait for other processes that do the same, whatever the busy timeout.
                 if not _is_busy(error) or time.monotonic() >= deadline:
-                    if (damaged := damage(error, self.name)) is not None:
+                    if (damaged := damage(error, self._kind, self.name)) is not None:
                         raise damaged from error
                     error.add_note(f"while opening the database {self.name}{self._advice(error)}")
                     raise
@@ -218,7 +228,7 @@ class SharedSqlite:
             return ": that is a folder; the database is a file"
         if Path(self.name).parent.is_dir():
             return ""
-        return ": its folder does not exist, and a saver makes none"
+        return f": its folder does not exist, and a {self._kind.owner} makes none"
 
     def _connect(self) -> Database:
         import sqlite3
@@ -233,6 +243,7 @@ class SharedSqlite:
         try:
             return prepare(
                 connection,
+                self._kind,
                 name=self.name,
                 writable=self._writable,
                 synchronous=self._synchronous,
@@ -282,8 +293,8 @@ class SharedSqlite:
         _abandon(database.connection)
         if self._in_memory:
             self._gone = (
-                f"the database {self.name} is in the memory of the process that forked this one: use a file, or make the saver "
-                "after the fork"
+                f"the database {self.name} is in the memory of the process that forked this one: use a file, or make the "
+                f"{self._kind.owner} after the fork"
             )
 
 

@@ -1,9 +1,10 @@
-"""Makes an opened file this library's database, or says why it cannot be: identity, version, migrations, pragmas."""
+"""Makes an opened file one of this library's databases, or says why it cannot be: identity, version, migrations, pragmas."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,38 @@ _SQLITE_ERROR = 1
 _SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
 _TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "run", "tombstone")
-_SINCE = {"run": 2}
-"""The migration that made a table, where it was not the first."""
 _LANGGRAPH = {"checkpoints", "writes"}
 SHOWN = 5
 """So many tables of another program are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a file of this library can be. It is one thing only, for whoever deletes a cache must not delete threads.
+
+    Attributes:
+        owner: whose file it is, in messages.
+        holds: what the file is for the owner of another kind.
+        application_id: says so in the file's header.
+        newest: the number of the newest migration.
+        tables: each with the migration that made it.
+        migration: the text of a migration.
+        remedy: what to do with a damaged file.
+        urls: what takes a `sqlite://` URL.
+        first_row: fills new tables.
+        secret: reads the key of the database's hashes.
+    """
+
+    owner: str
+    holds: str
+    application_id: int
+    newest: int
+    tables: Mapping[str, int]
+    migration: Callable[[int], str]
+    remedy: str
+    urls: str = ""
+    first_row: Callable[[sqlite3.Connection, Clock], None] | None = None
+    secret: Callable[[sqlite3.Connection, str], bytes] | None = None
 
 
 class Database:
@@ -76,6 +104,7 @@ class Database:
 
 def prepare(
     connection: sqlite3.Connection,
+    kind: Kind,
     *,
     name: str,
     writable: bool,
@@ -89,32 +118,29 @@ def prepare(
         CorruptRecord: it is no database, or another program's; UnknownFormat if a newer version made it.
     """
     connection.execute("BEGIN")  # one snapshot: another process may be making the tables
-    version = _version(connection, name)
+    version = _version(connection, kind, name)
     connection.execute("COMMIT")
     if writable:
         try:
             _set_up(connection, synchronous, fresh=version == 0)
-            if version < NEWEST:
-                _migrate(connection, name, clock)
+            if version < kind.newest:
+                _migrate(connection, kind, name, clock)
         except Exception as error:
-            if version < NEWEST:
+            if version < kind.newest:
                 mark_unmade(error)
             raise
-    elif version < NEWEST:
+    elif version < kind.newest:
         raise CorruptRecord(
-            f"{name} was opened for reading only, but it has format {version} and this version of perdure reads format {NEWEST}: "
+            f"{name} was opened for reading only, but it has format {version} and this version of perdure reads format {kind.newest}: "
             "open it once for writing, which brings it up to date"
         )
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("PRAGMA trusted_schema = OFF")  # triggers and views of a hostile file call nothing
-    return Database(connection, _secret(connection, name), host_clock)
+    secret = b"" if kind.secret is None else kind.secret(connection, name)
+    return Database(connection, secret, host_clock)
 
 
-def _tables_of(version: int) -> set[str]:
-    return {table for table in _TABLES if _SINCE.get(table, 1) <= version}
-
-
-def _version(connection: sqlite3.Connection, name: str) -> int:
+def _version(connection: sqlite3.Connection, kind: Kind, name: str) -> int:
     """The database's version, 0 if it has none of our tables yet."""
     import sqlite3
 
@@ -129,29 +155,31 @@ def _version(connection: sqlite3.Connection, name: str) -> int:
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", None) == _SQLITE_NOTADB:
             raise CorruptRecord(
-                f"{name} is not a SQLite database, or it is encrypted: give the saver a file of its own"
+                f"{name} is not a SQLite database, or it is encrypted: give the {kind.owner} a file of its own"
             ) from error
         raise
-    if application == APPLICATION_ID:
-        if version > NEWEST:
+    if application == kind.application_id:
+        if version > kind.newest:
             raise UnknownFormat(
-                f"{name} has format {version}; this version of perdure reads up to {NEWEST}: upgrade it (pip install -U perdure)"
+                f"{name} has format {version}; this version of perdure reads up to {kind.newest}: upgrade it (pip install -U perdure)"
             )
-        if version < 1 or (missing := sorted(_tables_of(version) - tables)):
+        if version < 1 or (missing := sorted({table for table, since in kind.tables.items() if since <= version} - tables)):
             what = f"it says that it has format {version}" if version < 1 else f"it has no table {', '.join(missing)}"
-            raise CorruptRecord(f"{name} is damaged: {what}. Restore a copy of it; {RECOVER}")
+            raise CorruptRecord(f"{name} is damaged: {what}. {kind.remedy}")
         return version
+    if other := next((each for each in KINDS if each.application_id == application), None):
+        raise CorruptRecord(f"{name} holds {other.holds}: give the {kind.owner} a file of its own")
     if application or version:
         raise CorruptRecord(
-            f"{name} is another program's database (application_id {application:#x}, user_version {version}): give the saver a "
-            "file of its own"
+            f"{name} is another program's database (application_id {application:#x}, user_version {version}): give the {kind.owner} "
+            "a file of its own"
         )
     if tables:
-        raise CorruptRecord(_foreign(name, tables))
+        raise CorruptRecord(_foreign(kind, name, tables))
     return 0
 
 
-def damage(error: BaseException, name: str) -> CorruptRecord | None:
+def damage(error: BaseException, kind: Kind, name: str) -> CorruptRecord | None:
     """The error to raise where SQLite, or what reads its answers, found that the file is damaged; None if it is something else."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
@@ -160,13 +188,13 @@ def damage(error: BaseException, name: str) -> CorruptRecord | None:
         primary = code & 0xFF
         missing = any(says in str(error) for says in ("no such ", "has no column"))
         found = primary in (_SQLITE_CORRUPT, _SQLITE_NOTADB) or (primary == _SQLITE_ERROR and missing)
-    return CorruptRecord(f"{name} is damaged: {error}. Restore a copy of it; {RECOVER}") if found else None
+    return CorruptRecord(f"{name} is damaged: {error}. {kind.remedy}") if found else None
 
 
-def _foreign(name: str, tables: set[str]) -> str:
+def _foreign(kind: Kind, name: str, tables: set[str]) -> str:
     shown = ", ".join(sorted(tables)[:SHOWN]) + (", …" if len(tables) > SHOWN else "")
-    told = f"{name} has tables of another program ({shown}) and is left as it is: give the saver a file of its own"
-    if tables >= _LANGGRAPH:
+    told = f"{name} has tables of another program ({shown}) and is left as it is: give the {kind.owner} a file of its own"
+    if tables >= _LANGGRAPH and kind is THREADS:
         told += (
             ". These tables are LangGraph's: open a new file, and perdure.integrations.langgraph.import_threads brings their threads "
             "over"
@@ -184,18 +212,17 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, *, fresh: bool) ->
     connection.execute("PRAGMA secure_delete = ON").fetchone()  # what is deleted is not left in free pages
 
 
-def _migrate(connection: sqlite3.Connection, name: str, clock: Clock) -> None:
+def _migrate(connection: sqlite3.Connection, kind: Kind, name: str, clock: Clock) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection, name)  # another process may have been first
-        for number in range(version + 1, NEWEST + 1):
-            for statement in statements_in(migration(number)):
+        version = _version(connection, kind, name)  # another process may have been first
+        for number in range(version + 1, kind.newest + 1):
+            for statement in statements_in(kind.migration(number)):
                 connection.execute(statement)
-        if version == 0:
-            row = (1, os.urandom(32), FORMAT, clock.now_ns())
-            connection.execute("INSERT INTO store (one, key, format, created_ns) VALUES (?, ?, ?, ?)", row)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {NEWEST}")
+        if version == 0 and kind.first_row is not None:
+            kind.first_row(connection, clock)
+        connection.execute(f"PRAGMA application_id = {kind.application_id}")
+        connection.execute(f"PRAGMA user_version = {kind.newest}")
         failpoint("sqlite.migrate.before")
         connection.execute("COMMIT")
         failpoint("sqlite.migrate.after")
@@ -203,6 +230,11 @@ def _migrate(connection: sqlite3.Connection, name: str, clock: Clock) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _first_row(connection: sqlite3.Connection, clock: Clock) -> None:
+    row = (1, os.urandom(32), FORMAT, clock.now_ns())
+    connection.execute("INSERT INTO store (one, key, format, created_ns) VALUES (?, ?, ?, ?)", row)
 
 
 def _secret(connection: sqlite3.Connection, name: str) -> bytes:
@@ -217,12 +249,12 @@ def _pragma(connection: sqlite3.Connection, pragma: str) -> int:
     return int(value)
 
 
-def migration(number: int) -> str:
+def migration(number: int, folder: str = "migrations") -> str:
     """The text of a migration."""
     # Imported here: a database that is up to date, which is the usual case, does not need it.
     from importlib.resources import files
 
-    return files(__package__).joinpath("migrations", f"{number:04}.sql").read_text("utf-8")
+    return files(__package__).joinpath(folder, f"{number:04}.sql").read_text("utf-8")
 
 
 def statements_in(script: str) -> Iterator[str]:
@@ -235,3 +267,29 @@ def statements_in(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
+
+
+THREADS = Kind(
+    owner="saver",
+    holds="the threads of a saver",
+    application_id=APPLICATION_ID,
+    newest=NEWEST,
+    tables=dict.fromkeys(_TABLES, 1) | {"run": 2},
+    migration=migration,
+    remedy=f"Restore a copy of it; {RECOVER}",
+    urls="SqliteSaver.from_conn_string(url) or open_saver(url)",
+    first_row=_first_row,
+    secret=_secret,
+)
+
+CACHE = Kind(
+    owner="cache",
+    holds="a cache",
+    application_id=0x50726463,  # "Prdc"
+    newest=1,
+    tables={"result": 1},
+    migration=lambda number: migration(number, "cache_migrations"),
+    remedy="Delete it, and the files beside it whose names end in -wal and -shm: what it held is made again",
+)
+
+KINDS = (THREADS, CACHE)

@@ -1,4 +1,4 @@
-"""What a saver was given to connect to: a path, ":memory:" or a `file:` URI, as SQLite gets it."""
+"""What a saver or a cache was given to connect to: a path, ":memory:" or a `file:` URI, as SQLite gets it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
-def target(path: str | Path) -> tuple[str, bool, bool]:
+def target(path: str | Path, *, takes_urls: str = "") -> tuple[str, bool, bool]:
     """What to connect to, whether it is in memory, and whether it may be written to.
+
+    Args:
+        path: what was given.
+        takes_urls: what else would take a URL.
 
     Raises:
         InvalidArgument: it is no path, or the URL of something else.
@@ -32,8 +36,8 @@ def target(path: str | Path) -> tuple[str, bool, bool]:
         if url := _URL.match(text):
             # Only the scheme is shown: what follows may hold a password.
             raise InvalidArgument(
-                f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI; for sqlite:///path.db use "
-                "SqliteSaver.from_conn_string(url) or open_saver(url)"
+                f"a {url[1]!r} URL is no path of a SQLite file: give a path, ':memory:' or a file: URI"
+                + (f"; for sqlite:///path.db use {takes_urls}" if takes_urls else "")
             )
         # Absolute, because it is opened later, and again after a fork, when the working directory may be another.
         return os.path.abspath(text), False, True

@@ -16,7 +16,7 @@ from perdure.engine.running import telling
 from perdure.engine.tasks.attempt import fail
 from perdure.engine.tasks.calls import CallTask
 from perdure.engine.tasks.task import Task
-from perdure.errors import InvalidConfig, MissingPartWarning, NotStorable
+from perdure.errors import CacheWarning, InvalidConfig, MissingPartWarning, NotStorable
 
 if TYPE_CHECKING:
     from perdure.cache.base import BaseCache, FullKey, Namespace
@@ -79,11 +79,11 @@ async def keep(run: Run, ended: Sequence[Any]) -> None:
     if not keeping:
         return
     try:
-        await _set(run, keeping, blocks=run.runner.blocks)
+        await _keep(run, keeping, blocks=run.runner.blocks)
     except NotStorable:
         for task in keeping:
             try:
-                await _set(run, [task], blocks=run.runner.blocks)
+                await _keep(run, [task], blocks=run.runner.blocks)
             except NotStorable as error:
                 fail(task, error)
 
@@ -119,7 +119,7 @@ async def keep_step(call: CallTask, *, blocks: bool) -> None:
         NotStorable: it cannot be kept.
     """
     if call.node.cache is not None and call.run.cache is not None and call.writes is not None:
-        await _set(call.run, [call], blocks=blocks)
+        await _keep(call.run, [call], blocks=blocks)
 
 
 async def _get(run: Run, keys: Sequence[FullKey], *, blocks: bool) -> Mapping[FullKey, Any]:
@@ -127,6 +127,21 @@ async def _get(run: Run, keys: Sequence[FullKey], *, blocks: bool) -> Mapping[Fu
         return {}
     cache: BaseCache[Any] = run.cache
     return cache.get(keys) if blocks else await cache.aget(keys)
+
+
+async def _keep(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
+    try:
+        await _set(run, tasks, blocks=blocks)
+    except NotStorable:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a node has done must not be lost because others cannot be spared it
+        names = ", ".join(sorted({repr(task.node.name) for task in tasks}))
+        warnings.warn(
+            f"the result of node {names} could not be kept in the cache, and will be made again where it is needed: "
+            f"{type(error).__name__}: {'; '.join([str(error), *getattr(error, '__notes__', ())])}",
+            CacheWarning,
+            stacklevel=2,
+        )
 
 
 async def _set(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
