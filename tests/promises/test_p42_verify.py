@@ -18,9 +18,9 @@ from perdure.checkpoint.records import ROOT_NS, CheckpointRow, Packed, ValueRow
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import BUDGET, Removal
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
 from perdure.checkpoint.transfer.port import Arrival, movable
 from perdure.checkpoint.upkeep.pinning import single_write
-from perdure.checkpoint.upkeep.thread_rows import ThreadRows, decoded
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
 from tests.promises.retaining import chat, turns

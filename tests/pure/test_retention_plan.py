@@ -20,9 +20,9 @@ from perdure.checkpoint.records import (
 )
 from perdure.checkpoint.retention import Pruned, Retention, chosen, nodes_of, rule_for
 from perdure.checkpoint.rows import checkpoint_body, pack_id, write_body
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
 from perdure.checkpoint.transfer.raw import CHECKPOINT, WRITE, RawRow
 from perdure.checkpoint.upkeep.retention_plan import Outline, batches, count, everything, plan
-from perdure.checkpoint.upkeep.thread_rows import ThreadRows, decoded
 from perdure.errors import CorruptRecord
 from perdure.ids import checkpoint_id, ticks_of
 

@@ -20,9 +20,9 @@ from perdure.checkpoint.records import (
     WriteRow,
 )
 from perdure.checkpoint.survey import BUDGET
+from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.port import Arrival
 from perdure.checkpoint.transfer.raw import Place, place
-from perdure.checkpoint.upkeep.thread_rows import decoded
 from perdure.testing.wrapping import WrappingRecords
 
 

@@ -24,7 +24,7 @@ from perdure.checkpoint.records import (
     WriteItem,
     WriteRow,
 )
-from perdure.checkpoint.upkeep.thread_rows import ThreadRows
+from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.errors import CorruptRecord
 
 

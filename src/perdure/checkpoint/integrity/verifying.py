@@ -10,8 +10,8 @@ from perdure.checkpoint.integrity.receipt import SHORT, Receipt, chain_over, che
 from perdure.checkpoint.leases import lease
 from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.survey import BUDGET
+from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
-from perdure.checkpoint.upkeep.thread_rows import decoded
 from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
 
 if TYPE_CHECKING:

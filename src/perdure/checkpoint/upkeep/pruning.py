@@ -18,10 +18,10 @@ from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, 
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
 from perdure.checkpoint.saving import attempt, save
 from perdure.checkpoint.survey import BUDGET, Removal
+from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
 from perdure.checkpoint.upkeep.pinning import single_write
 from perdure.checkpoint.upkeep.retention_plan import Outline, Plan, Rewrite, batches, count, everything, plan, waits
-from perdure.checkpoint.upkeep.thread_rows import decoded
 from perdure.errors import CorruptRecord, InvalidConfig, SaveFailed, ThreadBusy, ThreadDeleted, UnknownThread
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from perdure.checkpoint.records import (
 )
 from perdure.checkpoint.retention import Pruned, Retention, chosen, rule_for
 from perdure.checkpoint.survey import Removal
-from perdure.checkpoint.upkeep.thread_rows import ThreadRows
+from perdure.checkpoint.thread_rows import ThreadRows
 from perdure.constants import NS_SEP
 from perdure.errors import CorruptRecord
 

@@ -21,8 +21,8 @@ from perdure.checkpoint.records import (
     ValueRow,
 )
 from perdure.checkpoint.survey import Removal
+from perdure.checkpoint.thread_rows import ThreadRows, decoded
 from perdure.checkpoint.transfer.raw import RawRow, place
-from perdure.checkpoint.upkeep.thread_rows import ThreadRows, decoded
 from perdure.errors import LeaseLost, ThreadBusy, ThreadDeleted
 from perdure.testing.saver_suite.colours import Coloured, Suite
 from perdure.testing.saver_suite.graphs import counter, on
