@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, TypedDict, TypeVar, Union
 
 from perdure.absent import missing
+from perdure.cache_key import default_cache_key as default_cache_key
 from perdure.constants import OVERWRITE
 from perdure.errors import InvalidArgument, WrongType
-from perdure.keys import default_cache_key as default_cache_key
 from perdure.scope import current_task
 
 if TYPE_CHECKING:
