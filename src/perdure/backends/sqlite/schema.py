@@ -51,7 +51,7 @@ class Kind:
         application_id: says so in the file's header.
         newest: the number of the newest migration.
         tables: each with the migration that made it.
-        migration: the text of a migration.
+        migrations: the folder that they are in.
         remedy: what to do with a damaged file.
         urls: what takes a `sqlite://` URL.
         first_row: fills new tables.
@@ -63,11 +63,18 @@ class Kind:
     application_id: int
     newest: int
     tables: Mapping[str, int]
-    migration: Callable[[int], str]
+    migrations: str
     remedy: str
     urls: str = ""
     first_row: Callable[[sqlite3.Connection, Clock], None] | None = None
     secret: Callable[[sqlite3.Connection, str], bytes] | None = None
+
+    def migration(self, number: int) -> str:
+        """The text of a migration."""
+        # Imported here: a database that is up to date, which is the usual case, does not need it.
+        from importlib.resources import files
+
+        return files(__package__).joinpath(self.migrations, f"{number:04}.sql").read_text("utf-8")
 
 
 class Database:
@@ -249,14 +256,6 @@ def _pragma(connection: sqlite3.Connection, pragma: str) -> int:
     return int(value)
 
 
-def migration(number: int, folder: str = "migrations") -> str:
-    """The text of a migration."""
-    # Imported here: a database that is up to date, which is the usual case, does not need it.
-    from importlib.resources import files
-
-    return files(__package__).joinpath(folder, f"{number:04}.sql").read_text("utf-8")
-
-
 def statements_in(script: str) -> Iterator[str]:
     """The statements of a script, one by one: sqlite3's own `executescript` would commit the open transaction."""
     import sqlite3
@@ -275,7 +274,7 @@ THREADS = Kind(
     application_id=APPLICATION_ID,
     newest=NEWEST,
     tables=dict.fromkeys(_TABLES, 1) | {"run": 2},
-    migration=migration,
+    migrations="migrations",
     remedy=f"Restore a copy of it; {RECOVER}",
     urls="SqliteSaver.from_conn_string(url) or open_saver(url)",
     first_row=_first_row,
@@ -288,7 +287,7 @@ CACHE = Kind(
     application_id=0x50726463,  # "Prdc"
     newest=1,
     tables={"result": 1},
-    migration=lambda number: migration(number, "cache_migrations"),
+    migrations="cache_migrations",
     remedy="Delete it, and the files beside it whose names end in -wal and -shm: what it held is made again",
 )
 
