@@ -149,9 +149,8 @@ class Edits:
         if row is None:
             raise InvalidUpdateError("the edit made no checkpoint")
         serde = access.saver.serde
-        waits = bool(row.frontier) and bool(open_questions(loaded, serde, 0, only=row.frontier))
-        if loaded.thread.status == "interrupted" and row.frontier and not open_questions(loaded, serde, 0):
-            waits = True  # at a breakpoint
+        at_breakpoint = loaded.thread.status == "interrupted" and not open_questions(loaded, serde)
+        waits = bool(row.frontier) and (at_breakpoint or bool(open_questions(loaded, serde, only=row.frontier)))
         await journal.flush("interrupted" if waits else "idle")
         return address_of(access.thread, "", row.id)
 
