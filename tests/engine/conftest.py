@@ -7,20 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
-from perdure.checkpoint.sqlite import SqliteSaver
 from tests.caches import cache, clock
 from tests.engine.colours import COLOURS, Colour
-from tests.promises.ways import SAVERS
+from tests.promises.ways import SAVERS, open_saver
+
+__all__ = ["cache", "clock"]
 
 
 def made(kind: str, folder: Path) -> Saver:
     """A new saver. The one on a file does not wait for the disk, which no test here can tell."""
-    return InMemorySaver() if kind == "memory" else SqliteSaver(folder / "threads.db", synchronous="normal")
-
-
-__all__ = ["cache", "clock"]
+    return open_saver(kind, folder, **({} if kind == "memory" else {"synchronous": "normal"}))
 
 
 @pytest.fixture(params=COLOURS, ids=lambda colour: colour.name)
