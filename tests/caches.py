@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.cache import BaseCache, InMemoryCache, SqliteCache
+from perdure.cache import BaseCache, FullKey, InMemoryCache, SqliteCache
+from perdure.testing.clock import ManualClock
 
 CACHES = ("memory", "sqlite")
 
@@ -24,26 +25,23 @@ def close(cache: BaseCache[Any]) -> None:
         cache.close()
 
 
-class Stopped:
-    """A clock that goes when told."""
+class Full(InMemoryCache[Any]):
+    """A cache that has no room any more."""
 
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def now_ns(self) -> int:
-        return round(self.now * 1_000_000_000)
+    def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        error = OSError("no space left")
+        error.add_note("in the file c.db")
+        raise error
 
 
 @pytest.fixture
-def clock() -> Stopped:
+def clock() -> ManualClock:
     """What `cache` measures lifetimes with."""
-    return Stopped()
+    return ManualClock()
 
 
 @pytest.fixture(params=CACHES)
-def cache(request: pytest.FixtureRequest, tmp_path: Path, clock: Stopped) -> Iterator[Any]:
+def cache(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Any]:
     """A cache in memory, and one on a file."""
     made = open_cache(request.param, tmp_path, clock=clock)
     yield made

@@ -16,8 +16,9 @@ from perdure import START, SqliteSaver, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace, SqliteCache
 from perdure.checkpoint.saver import Saver
 from perdure.errors import CacheWarning, CorruptRecord, MissingPartWarning, NotStorable, UnknownNode
+from perdure.testing.clock import ManualClock
 from perdure.types import CachePolicy, Command, Send, default_cache_key, interrupt
-from tests.caches import Stopped
+from tests.caches import Full
 from tests.engine.colours import Colour, Log, thread
 
 
@@ -182,14 +183,14 @@ def test_a_result_that_cannot_be_kept_is_an_error_that_names_the_node(colour: Co
     assert any("'a'" in note for note in caught.value.__notes__)
 
 
-def test_kept_results_may_expire(colour: Colour, cache: Any, clock: Stopped) -> None:
+def test_kept_results_may_expire(colour: Colour, cache: Any, clock: ManualClock) -> None:
     node = Counted()
     graph = cached(colour, node, CachePolicy(ttl=10)).compile(cache=cache)
     colour.invoke(graph, {"log": []})
-    clock.now = 9.9
+    clock.advance(9.9)
     colour.invoke(graph, {"log": []})
     assert node.runs == 1
-    clock.now = 10.0
+    clock.advance(0.1)
     colour.invoke(graph, {"log": []})
     assert node.runs == 2
 
@@ -289,15 +290,6 @@ def test_async_runs_use_the_async_half_of_a_cache(colour: Colour) -> None:
     colour.invoke(graph, {"log": []})
     clear(colour, graph)
     assert used == (["aget", "aset", "aclear"] if colour.calls_async else ["get", "set", "clear"])
-
-
-class Full(InMemoryCache[Any]):
-    """Has no room any more."""
-
-    def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
-        error = OSError("no space left")
-        error.add_note("in the file c.db")
-        raise error
 
 
 def test_P2_what_a_node_did_is_not_lost_where_the_cache_has_no_room(colour: Colour, saver: Any) -> None:

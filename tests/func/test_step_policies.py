@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from perdure.cache import InMemoryCache
 from perdure.checkpoint.records import RESULT
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer
@@ -15,6 +14,7 @@ from perdure.errors import CacheWarning, MissingPartWarning, NodeTimeoutError, N
 from perdure.func import entrypoint, task
 from perdure.runtime import Runtime, get_runtime
 from perdure.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, interrupt
+from tests.caches import Full
 from tests.func.bodies import Workshop
 from tests.promises.ways import kinds_of, on
 
@@ -175,10 +175,6 @@ def test_a_result_that_cannot_be_kept_is_the_steps_error(shop: Workshop, cache: 
 
 
 def test_P2_what_a_step_did_is_not_lost_where_the_cache_has_no_room(shop: Workshop, saver: Saver) -> None:
-    class Full(InMemoryCache[Any]):
-        def set(self, pairs: Any) -> None:
-            raise OSError("no space left")
-
     flow = calling(shop, shop.noted(cache_policy=CachePolicy()), saver, cache=Full())
     with pytest.warns(CacheWarning, match="'step' could not be kept"):
         assert shop.invoke(flow, 1, on()) == 1

@@ -13,7 +13,8 @@ import pytest
 
 from perdure.cache import BaseCache, InMemoryCache
 from perdure.errors import NotStorable
-from tests.caches import CACHES, Stopped, cache, clock, close, open_cache
+from perdure.testing.clock import ManualClock
+from tests.caches import CACHES, cache, clock, close, open_cache
 
 __all__ = ["cache", "clock"]
 
@@ -47,32 +48,32 @@ def test_none_is_a_value(cache: Any) -> None:
     assert cache.get([(A, "k")]) == {(A, "k"): None}
 
 
-def test_values_expire_at_their_instant(cache: Any, clock: Stopped) -> None:
+def test_values_expire_at_their_instant(cache: Any, clock: ManualClock) -> None:
     cache.set({(A, "short"): (1, 5), (A, "long"): (2, 50), (A, "ever"): (3, None)})
     keys = [(A, "short"), (A, "long"), (A, "ever")]
-    clock.now = 4.999
+    clock.advance(4.999)
     assert set(cache.get(keys)) == set(keys)
-    clock.now = 5.0
+    clock.advance(0.001)
     assert set(cache.get(keys)) == {(A, "long"), (A, "ever")}
-    clock.now = 1e9
+    clock.advance(1e9)
     assert set(cache.get(keys)) == {(A, "ever")}
 
 
 def test_what_has_expired_is_gone_from_memory() -> None:
-    clock = Stopped()
+    clock = ManualClock()
     cache: InMemoryCache[Any] = InMemoryCache(clock=clock)
     cache.set({(A, "k"): (1, 5)})
-    clock.now = 5.0
+    clock.advance(5)
     assert cache.get([(A, "k")]) == {}
-    clock.now = 0.0
+    clock.seconds = 0.0
     assert cache.get([(A, "k")]) == {}
 
 
-def test_a_lifetime_may_be_nothing_or_longer_than_any_clock_counts(cache: Any, clock: Stopped) -> None:
+def test_a_lifetime_may_be_nothing_or_longer_than_any_clock_counts(cache: Any, clock: ManualClock) -> None:
     cache.set({(A, "none"): (1, 0), (A, "long"): (2, 10**30), (A, "half"): (3, 0.5)})
     assert set(cache.get([(A, "none"), (A, "long"), (A, "half")])) == {(A, "long"), (A, "half")}
     cache.set({(A, "half"): (4, None)})
-    clock.now = 0.5
+    clock.advance(0.5)
     assert cache.get([(A, "half")]) == {(A, "half"): 4}, "a new value has its own lifetime"
 
 

@@ -20,7 +20,7 @@ from perdure.backends.sqlite.schema import CACHE, THREADS
 from perdure.cache import SqliteCache
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
 from perdure.errors import CacheWarning, CorruptRecord, InvalidArgument, SaverClosed, UnknownFormat, WrongType
-from tests.caches import Stopped
+from perdure.testing.clock import ManualClock
 from tests.pure.test_sqlite_connection import forks, in_child
 from tests.pure.test_sqlite_files import edit, pragma
 
@@ -246,10 +246,10 @@ def test_a_value_of_a_class_that_is_not_known_counts_as_not_there(path: Path, ca
 
 def test_what_has_expired_is_removed_by_later_sets_bit_by_bit(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rooms, "LEAST_REMOVED", 4)
-    clock = Stopped()
+    clock = ManualClock()
     with SqliteCache[Any](path, clock=clock) as cache:
         cache.set({(A, str(n)): (n, 10) for n in range(10)} | {(B, "ever"): (1, None), (B, "long"): (2, 50)})
-        clock.now = 10.0
+        clock.advance(10)
         assert cache.get([(A, "3")]) == {}
         assert rows(path) == 12, "reading writes nothing"
         counts = []
@@ -262,11 +262,11 @@ def test_what_has_expired_is_removed_by_later_sets_bit_by_bit(path: Path, monkey
 
 def test_a_set_removes_more_than_it_brings(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rooms, "LEAST_REMOVED", 1)
-    clock = Stopped()
+    clock = ManualClock()
     with SqliteCache[Any](path, clock=clock) as cache:
         for _ in range(30):
-            cache.set({(A, f"{clock.now} {n}"): (b"x" * 2000, 5) for n in range(5)})
-            clock.now += 1.0
+            cache.set({(A, f"{clock.seconds} {n}"): (b"x" * 2000, 5) for n in range(5)})
+            clock.advance(1)
         assert rows(path) <= 5 * 6
         assert cache._database.run(lambda database: database.execute("PRAGMA page_count").fetchone()[0]) < 80
 
@@ -315,10 +315,10 @@ def test_a_lifetime_is_a_number(cache: SqliteCache[Any]):
 
 
 def test_a_file_for_reading_only_is_read(path: Path, cache: SqliteCache[Any]):
-    clock = Stopped()
+    clock = ManualClock()
     with SqliteCache[Any](path, clock=clock) as writer:
         writer.set({K: (1, 10), L: (2, None)})
-        clock.now = 11.0
+        clock.advance(11)
         with SqliteCache[Any](f"file:{path}?mode=ro", clock=clock) as reader:
             assert reader.get([K, L]) == {L: 2}
             uses: list[Callable[[], Any]] = [lambda: reader.set({K: (1, None)}), reader.clear]
