@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
-from perdure.backends.sqlite.committing import write_body
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.checkpoint.rows import checkpoint_body
+from perdure.checkpoint.rows import checkpoint_body, write_body
 from perdure.checkpoint.saver import Saver
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.graph import START, StateGraph
