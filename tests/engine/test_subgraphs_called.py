@@ -14,6 +14,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidConfig
 from perdure.types import Command, Send, interrupt
 from tests.engine.colours import Colour, Log, thread
+from tests.promises.ways import at_once
 
 
 class Word(TypedDict):
@@ -41,14 +42,10 @@ def calls(colour: Colour, *graphs: Any, together: bool = False) -> Any:
     async def aone_by_one(_: Any) -> Any:
         return {"log": [(await each.ainvoke({"log": []}))["log"] for each in graphs]}
 
-    async def at_once(_: Any) -> Any:
-        found = await asyncio.gather(*(each.ainvoke({"log": []}) for each in graphs), return_exceptions=True)
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
-        return {"log": [each["log"] for each in found]}
+    async def all_at_once(_: Any) -> Any:
+        return {"log": [found["log"] for found in await at_once(*(each.ainvoke({"log": []}) for each in graphs))]}
 
-    return at_once if together else aone_by_one if colour.nodes_async else one_by_one
+    return all_at_once if together else aone_by_one if colour.nodes_async else one_by_one
 
 
 def one_node(node: Any, saver: Any = None, state: Any = Log) -> Any:

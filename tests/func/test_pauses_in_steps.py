@@ -13,7 +13,7 @@ from perdure.errors import GraphInterrupt
 from perdure.func import entrypoint, task
 from perdure.types import Command, RetryPolicy, interrupt
 from tests.func.bodies import Workshop
-from tests.promises.ways import on
+from tests.promises.ways import at_once, on
 
 
 def approving(shop: Workshop, **options: Any) -> Any:
@@ -189,11 +189,7 @@ def test_P14_a_step_with_two_open_questions_waits_for_both_answers(saver: Saver)
         async def ask(what: str) -> Any:
             return interrupt(what)
 
-        results = await asyncio.gather(ask("a"), ask("b"), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return results
+        return await at_once(ask("a"), ask("b"))
 
     @entrypoint(saver)
     async def flow(given: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -12,7 +11,7 @@ from perdure.errors import AmbiguousAnswer, UnknownInterruptError
 from perdure.func import task
 from perdure.types import Command, StateSnapshot
 from tests.promises.travelling import Ran, Seen, around, in_a_row, innermost, side_by_side
-from tests.promises.ways import Log, Way, on, rows_of, status_of
+from tests.promises.ways import Log, Way, at_once, on, rows_of, status_of
 
 NESTED = pytest.mark.parametrize(("levels", "memory"), [(1, None), (2, None), (1, True), (2, True)])
 
@@ -141,12 +140,8 @@ def test_P19_P20_what_an_edit_closed_in_another_subgraph_of_the_node_stays_close
     step = task(call)
 
     async def node(_: Any) -> Any:
-        calls = [step(0), step(1)] if kind == "in steps" else [call(0), call(1)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return {"seen": found}
+        one = step if kind == "in steps" else call
+        return {"seen": await at_once(one(0), one(1))}
 
     graph = side_by_side(Seen, n=node).compile(checkpointer=saver)
     way.invoke(graph, {"seen": []}, on())

@@ -13,7 +13,7 @@ from perdure.func import task
 from perdure.graph import END
 from perdure.types import Command, StateUpdate
 from tests.promises.travelling import Ran, Seen, around, in_a_row, innermost, reviewed, side_by_side
-from tests.promises.ways import Log, Way, on
+from tests.promises.ways import Log, Way, at_once, on
 
 DEPTHS = pytest.mark.parametrize("levels", [1, 2])
 MEMORIES = pytest.mark.parametrize("memory", [None, True])
@@ -129,11 +129,8 @@ def test_P20_only_the_edited_one_of_two_subgraphs_is_closed(way: Way, saver: Sav
         return (await two[n].ainvoke({"log": []}))["log"]
 
     async def together(_: Any) -> Any:
-        found = await asyncio.gather(*(one.ainvoke({"log": []}) for one in two), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return {"seen": [one["log"] for one in found]}  # type: ignore[index]
+        found = await at_once(*(one.ainvoke({"log": []}) for one in two))
+        return {"seen": [one["log"] for one in found]}
 
     async def in_steps(_: Any) -> Any:
         return {"seen": list(await asyncio.gather(step(0), step(1)))}

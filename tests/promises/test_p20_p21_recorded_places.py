@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.errors import UnknownCheckpoint
 from perdure.types import Command, interrupt
 from tests.promises.travelling import Number, Ran, Seen, around, branches_of, innermost, reviewed, side_by_side
-from tests.promises.ways import Log, Way, on
+from tests.promises.ways import Log, Way, at_once, on
 
 MEMORIES = pytest.mark.parametrize("memory", [None, True])
 
@@ -74,12 +73,8 @@ def together(*graphs: Any, inputs: list[Any]) -> Any:
     """A node that calls graphs at the same time."""
 
     async def node(_: Any) -> Any:
-        calls = [graph.ainvoke(given) for graph, given in zip(graphs, inputs, strict=True)]
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return {"seen": [next(iter(one.values())) for one in found]}  # type: ignore[union-attr]
+        found = await at_once(*(graph.ainvoke(given) for graph, given in zip(graphs, inputs, strict=True)))
+        return {"seen": [next(iter(one.values())) for one in found]}
 
     return node
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -118,6 +118,15 @@ class Way:
 
     def delete(self, saver: Saver, thread: str) -> None:
         self._do(saver, "delete_thread", thread)
+
+
+async def at_once(*calls: Awaitable[Any]) -> list[Any]:
+    """What calls bring that run together; the first error, once each has come as far as it can: to its question, for one."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return found
 
 
 def open_saver(kind: str, path: Path, **options: Any) -> Saver:
