@@ -159,6 +159,7 @@ def leave(how: Leaving, saver: Saver, durability: str, *, side_by_side: bool, is
 def main(kind: str, folder: str, colour: str, shape: str) -> None:
     """Leave in all ways; print what is wrong."""
     saver = open_saver(kind, Path(folder))
+    gc.freeze()  # the modules, which each collection would look through
     for durability in ("sync", "async"):
         for how in LEAVING:
             print(
