@@ -62,6 +62,13 @@ async def is_cancelled_by_the_loop(stream: Any) -> None:
     await begun.wait()
 
 
+async def is_cancelled_by_the_loop_and_forgotten(stream: Any) -> None:
+    begun = asyncio.Event()
+    asyncio.create_task(listens_on(stream, begun))  # noqa: RUF006 - what it sleeps for holds on to it, until it is cancelled
+    del stream
+    await begun.wait()
+
+
 async def runs_out_of_time(stream: Any) -> None:
     begun = asyncio.Event()
     try:
@@ -110,6 +117,7 @@ LEAVING: tuple[Leaving, ...] = (
     fails,
     is_cancelled,
     is_cancelled_by_the_loop,
+    is_cancelled_by_the_loop_and_forgotten,
     runs_out_of_time,
     is_garbage,
     is_garbage_in_a_circle,
