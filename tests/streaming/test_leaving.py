@@ -237,3 +237,38 @@ def test_a_closed_iterator_stays_closed(colour: Colour, saver: Saver) -> None:
         stream.close()
         assert list(stream) == []
     assert colour.state(graph, thread()).values == {}
+
+
+def test_P5_async_a_cancelled_closing_hurries_what_it_closes_and_is_cancelled(saver: Saver) -> None:
+    hurried: list[bool] = []
+    patient: list[bool] = [True]
+
+    async def main() -> None:
+        cleans = asyncio.Event()
+
+        async def slow(_: Log) -> dict[str, Any]:
+            try:
+                await asyncio.sleep(3_600 if patient else 0)
+            except asyncio.CancelledError:
+                cleans.set()
+                try:
+                    await asyncio.sleep(3_600)
+                finally:
+                    hurried.append(True)
+            return {"log": ["slow"]}
+
+        graph = abreast(("a", lambda _: {"log": ["a"]}), ("slow", slow)).compile(saver)
+        stream = graph.astream({"log": []}, thread())
+        await anext(stream)
+        closing = asyncio.create_task(stream.aclose())
+        await cleans.wait()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled()
+        assert hurried
+        assert [task.status for task in (await graph.aget_state(thread())).tasks] == ["done", "cancelled"]
+        assert status_of(saver)[1], "the thread is free"
+        patient.clear()
+        assert await graph.ainvoke(None, thread()) == {"log": ["a", "slow"]}
+
+    asyncio.run(main())
