@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from perdure.checkpoint.records import Commit, RecordStore
 from perdure.checkpoint.saver import Saver
+from perdure.engine.runners.started import Started
 from perdure.engine.storing import session
 from perdure.errors import SaveFailed
 from perdure.testing.wrapping import WrappingRecords, with_records
@@ -67,3 +69,52 @@ def test_P5_async_a_save_that_the_end_of_the_loop_cancels_is_not_waited_for_agai
     assert graph.invoke(None, on())["log"] == ["a", "b", "c"]
     assert ("a" in ledger.ran) != stored
     assert orphans(saver) == []
+
+
+def a_commit() -> Commit:
+    return Commit("t", 1, "keep", "token", 1, None, now_ns=0, lease_ns=0)
+
+
+def test_P5_async_a_save_that_is_cancelled_before_its_beginning_begins_again():
+    saved: list[str] = []
+
+    async def write() -> None:
+        saved.append("a")
+
+    async def story() -> None:
+        started = Started(write, a_commit())
+        started.task.cancel()
+        await asyncio.wrap_future(started.ended)
+
+    asyncio.run(story())
+    assert saved == ["a"]
+
+
+@pytest.mark.parametrize("landing", ["stored", "failed", "not yet"])
+def test_P5_async_a_save_that_is_cancelled_while_a_thread_makes_it_ends_as_that_says(landing: str):
+    commit = a_commit()
+    commit.landing = Future()
+    if landing == "stored":
+        commit.landing.set_result(None)
+    elif landing == "failed":
+        commit.landing.set_exception(OSError(28, "No space left on device"))
+
+    async def story() -> BaseException | None:
+        begun = asyncio.Event()
+
+        async def write() -> None:
+            begun.set()
+            await asyncio.sleep(3_600)
+
+        started = Started(write, commit)
+        await begun.wait()
+        started.task.cancel()
+        await asyncio.wait({started.task})
+        return started.ended.exception()
+
+    error = asyncio.run(story())
+    if landing == "stored":
+        assert error is None
+    else:
+        assert isinstance(error, SaveFailed)
+        assert type(error.__cause__) is (OSError if landing == "failed" else asyncio.CancelledError)
