@@ -48,7 +48,6 @@ class Closing:
         if self._items.ag_frame is None:
             return
         ended = asyncio.get_running_loop().create_future()
-        ended.add_done_callback(lambda _: self)  # holds on to what the loop knows
         self._began.append(ended)
         self._go(ended)
         stopped: BaseException | None = None
