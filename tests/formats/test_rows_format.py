@@ -151,6 +151,23 @@ def test_P36_ids_written_once_stay_readable(name: str):
     assert rows.unpack_id(ormsgpack.unpackb(stored(f"id: {name}"))) == IDS[name]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1efca7dad-f36-d2e8-8001-0242ac120002",
+        "1efca7da-df36d-2e8-8001-0242ac120002",
+        "1efca7da-df36-d2e88-001-0242ac120002",
+        "1efca7da-df36-d2e8-80010-242ac120002",
+        "1EFCA7DA-DF36-D2E8-8001-0242AC120002",
+        "1efca7da df36 d2e8 8001 0242ac120002",
+        "1efca7dadf36d2e880010242ac120002",
+        "----1efca7dadf36d2e880010242ac120002",
+    ],
+)
+def test_P36_an_id_that_only_looks_like_a_uuid_is_kept_as_it_is(text: str):
+    assert rows.pack_id(text) == text
+
+
 READERS: dict[str, Any] = {
     "checkpoint": lambda body: rows.checkpoint_row(1, 0, b"", body),
     "write": rows.write_items,
