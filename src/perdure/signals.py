@@ -37,7 +37,7 @@ class MissingPartWarning(UserWarning):
 
 
 class CacheWarning(UserWarning):
-    """A cache could not keep a result, or has one that cannot be loaded: what was to be saved in time is done again."""
+    """A cache could not keep a result, or has one that cannot be loaded or that the graph cannot take: what was to be saved in time is done again."""
 
     code: ClassVar[str] = "CACHE"
 

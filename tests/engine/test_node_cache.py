@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from perdure import START, SqliteSaver, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace, SqliteCache
 from perdure.checkpoint.saver import Saver
+from perdure.constants import TASKS
 from perdure.errors import CacheWarning, CorruptRecord, MissingPartWarning, NotStorable, UnknownNode
 from perdure.testing.clock import ManualClock
 from perdure.types import CachePolicy, Command, Send, default_cache_key, interrupt
@@ -323,6 +324,56 @@ def test_P7_a_cache_whose_file_is_another_s_is_told_before_a_node_runs(colour: C
             colour.invoke(graph, {"log": []}, thread())
         assert node.runs == 0
         assert colour.invoke(cached(colour, node).compile(saver, cache=InMemoryCache()), None, thread())["log"] == [1]
+
+
+@pytest.mark.parametrize("answer", [Command(goto="b"), Command(goto=Send("b", 1))], ids=["goto", "send"])
+def test_P7_a_result_that_leads_to_a_node_which_is_gone_counts_as_not_there(
+    colour: Colour, saver: Any, cache: Any, answer: Any
+) -> None:
+    node = Counted(answer)
+
+    def run(state: Log) -> Any:
+        return node(state)
+
+    def leading_to(target: str) -> Any:
+        graph = StateGraph(Log).add_node("a", colour.node(run), cache_policy=CachePolicy()).add_edge(START, "a")
+        return graph.add_node(target, colour.says(target)).compile(saver, cache=cache)
+
+    assert colour.invoke(leading_to("b"), {"log": []}, thread("1")) == {"log": ["b"]}
+    node.answer = Command(goto="c")
+    with pytest.warns(CacheWarning, match=r"node 'a' is no result of it in graph .* the node runs again"):
+        assert colour.invoke(leading_to("c"), {"log": []}, thread("2")) == {"log": ["c"]}
+    assert colour.invoke(leading_to("c"), {"log": []}, thread("3")) == {"log": ["c"]}
+    assert node.runs == 2
+
+
+def test_P7_a_result_with_a_key_that_the_state_no_longer_has_counts_as_not_there(colour: Colour, cache: Any) -> None:
+    key = "before"
+
+    def run(_: Any) -> Any:
+        return {key: 1}
+
+    def graph_of(state: Any) -> Any:
+        graph = StateGraph(state).add_node("a", colour.node(run), cache_policy=CachePolicy()).add_edge(START, "a")
+        return graph.compile(cache=cache)
+
+    assert colour.invoke(graph_of(TypedDict("Old", {"x": int, "before": int})), {"x": 0}) == {"x": 0, "before": 1}
+    key = "now"
+    with pytest.warns(CacheWarning):
+        assert colour.invoke(graph_of(TypedDict("New", {"x": int, "now": int})), {"x": 0}) == {"x": 0, "now": 1}
+
+
+NO_RESULTS = [5, "text", {"log": []}, [1], [["log"]], [["log", [], 1]], [[1, []]], [["__return__", 1]], [[TASKS, 7]]]
+
+
+@pytest.mark.parametrize("kept", NO_RESULTS, ids=str)
+def test_P38_what_is_no_result_counts_as_not_there(colour: Colour, kept: Any) -> None:
+    class Odd(InMemoryCache[Any]):
+        def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
+            return dict.fromkeys(keys, kept)
+
+    with pytest.warns(CacheWarning, match="counts as not there"):
+        assert colour.invoke(cached(colour, Counted()).compile(cache=Odd()), {"log": []}) == {"log": [1]}
 
 
 def test_equal_arguments_have_one_key_whatever_objects_they_are_made_of() -> None:

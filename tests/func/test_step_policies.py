@@ -164,6 +164,18 @@ def test_errors_and_questions_are_not_kept(shop: Workshop, saver: Saver, cache: 
     assert shop.invoke(flow, 1, on("4")) == "ok"
 
 
+@pytest.mark.parametrize("kept", [5, [], [["log", 1]], [["__return__", 1], ["__return__", 2]]], ids=str)
+def test_P38_what_is_no_result_of_a_step_counts_as_not_there(shop: Workshop, kept: Any) -> None:
+    class Odd(InMemoryCache[Any]):
+        def get(self, keys: Any) -> dict[Any, Any]:
+            return dict.fromkeys(keys, kept)
+
+    flow = calling(shop, shop.noted(cache_policy=CachePolicy()), cache=Odd())
+    with pytest.warns(CacheWarning, match="counts as not there"):
+        assert shop.invoke(flow, 7) == 7
+    assert shop.ran == [("step", 7)]
+
+
 class Unknown:
     """Cannot be stored."""
 

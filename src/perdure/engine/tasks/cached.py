@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from perdure.constants import BRANCH_PREFIX, RETURN, TASKS
 from perdure.engine.deciding.returns import unknown_node
 from perdure.engine.running import telling
 from perdure.engine.tasks.attempt import fail
 from perdure.engine.tasks.calls import CallTask
 from perdure.engine.tasks.task import Task
 from perdure.errors import CacheWarning, InvalidConfig, MissingPartWarning, NotStorable
+from perdure.types import Send
 
 if TYPE_CHECKING:
     from perdure.cache.base import BaseCache, FullKey, Namespace
@@ -65,10 +67,7 @@ async def replay(run: Run, tasks: list[Task], told: list[Event]) -> list[Task]:
             telling.ended(run, told, task)
     found = await _get(run, list(dict.fromkeys(task.cache_key for task in asking)), blocks=run.runner.blocks)
     for task in asking:
-        writes = found.get(task.cache_key)
-        if writes is not None:
-            task.writes = [(channel, value) for channel, value in writes]
-            task.cached = True
+        if _take(task, found):
             telling.ended(run, told, task)
     return [task for task in tasks if task.writes is None and task.error is None]
 
@@ -104,12 +103,7 @@ async def replay_step(call: CallTask, *, blocks: bool) -> bool:
         return False
     # Taken now: the step may change in place what its key is made of.
     call.cache_key = key_of(call, policy)
-    writes = (await _get(call.run, [call.cache_key], blocks=blocks)).get(call.cache_key)
-    if writes is None:
-        return False
-    call.writes = [(channel, value) for channel, value in writes]
-    call.cached = True
-    return True
+    return _take(call, await _get(call.run, [call.cache_key], blocks=blocks))
 
 
 async def keep_step(call: CallTask, *, blocks: bool) -> None:
@@ -127,6 +121,41 @@ async def _get(run: Run, keys: Sequence[FullKey], *, blocks: bool) -> Mapping[Fu
         return {}
     cache: BaseCache[Any] = run.cache
     return cache.get(keys) if blocks else await cache.aget(keys)
+
+
+def _take(task: Task, found: Mapping[FullKey, Any]) -> bool:
+    """Give a task the result that is kept for it; whether there is one."""
+    writes = found.get(task.cache_key)
+    if writes is None:
+        return False
+    if not _is_result(task, writes):
+        warnings.warn(
+            f"what the cache has for node {task.node.name!r} is no result of it in graph {task.run.program.name!r} as it is now, and "
+            "counts as not there: the node runs again",
+            CacheWarning,
+            stacklevel=2,
+        )
+        return False
+    task.writes = [(channel, value) for channel, value in writes]
+    task.cached = True
+    return True
+
+
+def _is_result(task: Task, writes: Any) -> bool:
+    """Whether a task may have made these writes. A cache outlives the code of a graph: its keys and nodes may be others by now."""
+    if not isinstance(writes, (list, tuple)) or not all(isinstance(each, (list, tuple)) and len(each) == 2 for each in writes):
+        return False
+    if isinstance(task, CallTask):
+        return [channel for channel, _ in writes] == [RETURN]
+    return all(isinstance(channel, str) and _may_write(task.run.program, channel, value) for channel, value in writes)
+
+
+def _may_write(program: Program, channel: str, value: Any) -> bool:
+    if channel == TASKS:
+        return isinstance(value, Send) and value.node in program.nodes
+    if channel.startswith(BRANCH_PREFIX):
+        return channel.removeprefix(BRANCH_PREFIX) in program.nodes
+    return channel in program.channels
 
 
 async def _keep(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from perdure.constants import CONF, NS_END, NS_SEP, PULL, PUSH, START
 from perdure.engine.deciding import returns
 from perdure.engine.deciding.questions import Questions
 from perdure.engine.tasks import asking, messaging
+from perdure.engine.tasks.once import once
 from perdure.errors import NodeError
 from perdure.ids import TaskId, task_id
 from perdure.scope import CURRENT
@@ -111,13 +111,13 @@ class Task:
         self.triggers = triggers
         self.send = send
 
-    @cached_property
+    @once
     def steps(self) -> list[Step]:
         """The durable steps that its code has started in this attempt."""
         self.has_helpers = True
         return []
 
-    @cached_property
+    @once
     def remembered(self) -> dict[str, Remembered]:
         """What is known of the steps inside it from this run, by path, so that a node that is tried again does not repeat them."""
         return {}
@@ -127,13 +127,13 @@ class Task:
         """The task of the node that this code belongs to: of a step, that of the node around it."""
         return self
 
-    @cached_property
+    @once
     def flights(self) -> list[Any]:
         """Futures of the ends of the subgraphs that its code has called and that are under way."""
         self.has_helpers = True
         return []
 
-    @cached_property
+    @once
     def keep_alive(self) -> set[Any]:
         """Tasks of the event loop that run its steps: the loop itself holds them only weakly."""
         return set()
@@ -147,7 +147,7 @@ class Task:
         writes = returns.writes_of(self.run.program, self.node.name, value)
         return [*self.pushed, *writes] if self.pushed else writes
 
-    @cached_property
+    @once
     def questions(self) -> Questions:
         """The questions that its code asks; those of earlier entries are put in when a run is resumed."""
         self.has_questions = True
