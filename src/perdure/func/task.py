@@ -11,6 +11,7 @@ from perdure.engine.program import Call, Node, StateView
 from perdure.engine.tasks.cached import namespace_of
 from perdure.engine.tasks.task import Task
 from perdure.errors import InvalidArgument, InvalidGraph, OutsideOfRun
+from perdure.graph.old_words import refuse_unknown, renamed
 from perdure.graph.signature import inspect_step, is_async_callable
 from perdure.graph.state_types import types_in
 from perdure.scope import CURRENT
@@ -103,6 +104,7 @@ def task(
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     cache_policy: CachePolicy | None = None,
     timeout: float | timedelta | TimeoutPolicy | None = None,
+    **deprecated: Any,
 ) -> Any:
     """Mark a function, sync or async, as a durable step.
 
@@ -115,7 +117,10 @@ def task(
     Raises:
         InvalidGraph: it cannot be called, or is a generator.
         InvalidArgument: a timeout for a sync function.
+        WrongType: there is no such argument.
     """
+    retry_policy = renamed(deprecated, "retry", "retry_policy", retry_policy)
+    refuse_unknown(deprecated, "task")
 
     def mark(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         if not callable(function):
