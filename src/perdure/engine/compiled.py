@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from perdure.absent import TellsWhatIsMissing
 from perdure.bridge import inner, iterate_blocking, run_blocking
 from perdure.engine.inbox import HasInbox
 from perdure.engine.options import Options, RunOptions
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from perdure.engine.storing.session import Access
 
 
-class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
+class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery, TellsWhatIsMissing):
     """A graph that can run.
 
     Args:
