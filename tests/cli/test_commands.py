@@ -106,6 +106,9 @@ def test_P11_recover_says_who_runs_what_it_leaves_alone(app: Any, capsys: pytest
         ("app:nothing", "app has no 'nothing'"),
         ("app:number", "app:number is no compiled graph but int"),
         ("app:saver", "is no compiled graph but SqliteSaver"),
+        ("app.py:graph", "'app.py' is a file; name the module that it is, such as app:graph"),
+        ("flows/app.py:make", "such as flows.app:make"),
+        ("app:SqliteSaver", "app:SqliteSaver cannot be called without conn: name a graph, or a function without arguments"),
     ],
 )
 def test_a_graph_that_is_not_there_is_told_in_a_line(app: Any, capsys: pytest.CaptureFixture[str], place: str, complaint: str):
