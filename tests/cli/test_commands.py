@@ -74,7 +74,9 @@ def test_P11_recover_tells_what_it_did_with_each_thread(app: Any, capsys: pytest
     die(app.saver, app.graph, way, {"log": ["c"]}, on("context"), at=1, context="c")
     code, lines, _ = called(capsys, "recover", "app:graph")
     assert code == 1
-    assert lines[0].startswith("context  needs_context  NeedsContext: the run of thread 'context' had a context")
+    assert lines[0].startswith(
+        "context  needs_context  its run had a context, which is not stored: --context-for module:function"
+    )
     assert lines[1:] == ["fails  failed  ConnectionError: down", "x  resumed  now idle"]
     code, lines, _ = called(capsys, "recover", "app:make", "--context-for", "app:context_of", "--sync", "--json")
     assert code == 0
