@@ -172,6 +172,13 @@ def test_old_names_of_arguments_are_taken_and_unknown_ones_refused() -> None:
             make(retries=3)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("mark", [task, entrypoint])
+def test_P50_policies_that_are_none_are_refused_at_once(mark: Any) -> None:
+    for wrong in ({"retry_policy": 3}, {"retry_policy": RetryPolicy(retry_on="OSError")}, {"cache_policy": 60}):  # type: ignore[arg-type]
+        with pytest.raises(InvalidGraph, match=r"(_policy must be a|retry_on of a) \w+Policy"):
+            mark(**wrong)(lambda given: given)
+
+
 def test_previous_is_what_the_last_call_on_the_thread_returned(shop: Workshop, saver: Saver) -> None:
     flow = counting(shop, saver)
     assert [shop.invoke(flow, given, on("a")) for given in (1, 2, 3)] == [1, 3, 6]

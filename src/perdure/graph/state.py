@@ -12,7 +12,7 @@ from perdure.engine.program import Managed
 from perdure.errors import InvalidGraph
 from perdure.graph.annotations import kind_of
 from perdure.graph.branches import BranchSpec, make_branch
-from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, handler_call, node_spec, policies
+from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, handler_call, kept_by, node_spec, policies
 from perdure.graph.old_words import refuse_unknown, renamed
 from perdure.graph.schema import Channel, Schema, merge, read_schema, schema_key
 from perdure.graph.validation import check_edge, check_graph, check_join, check_node_name, plain_name
@@ -322,7 +322,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if retry_policy is not None:
             defaults.retry_policy = policies(retry_policy) or ()
         if cache_policy is not None:
-            defaults.cache_policy = cache_policy
+            defaults.cache_policy = kept_by(cache_policy)
         if timeout is not None:
             defaults.timeout = TimeoutPolicy.coerce(timeout)
         if error_handler is not None:
