@@ -1,8 +1,25 @@
-"""The key under which the result of a call is kept in a cache, unless a policy has a function of its own for that."""
+"""What a cache policy says when nothing else is said, and what it may say: the key of a call, and a lifetime."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
+
+from perdure.errors import WrongType
+
+
+def lifetime(given: Any) -> float | None:
+    """For how many seconds a result is kept; None: for ever.
+
+    Raises:
+        WrongType: it is no duration.
+    """
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    # Not a number is no lifetime either, and is the one float that differs from itself.
+    if isinstance(given, bool) or not (given is None or (isinstance(given, (int, float)) and given == given)):  # noqa: PLR0124
+        raise WrongType(f"ttl of a CachePolicy must be a number of seconds, a timedelta, or None for ever, got {given!r}")
+    return given
 
 
 def default_cache_key(*args: Any, **kwargs: Any) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedT
 
 from perdure.absent import missing
 from perdure.cache_key import default_cache_key as default_cache_key
+from perdure.cache_key import lifetime
 from perdure.constants import OVERWRITE
 from perdure.errors import InvalidArgument, WrongType
 from perdure.scope import current_task
@@ -146,11 +147,14 @@ class RetryPolicy(NamedTuple):
 class CachePolicy:
     """Keep a node's result for inputs that have the same key.
 
-    `key_func` gives the key (text or bytes) of a call's arguments; `ttl` is the lifetime in seconds, None for ever.
+    `key_func` gives the key (text or bytes) of a call's arguments; `ttl` is the lifetime in seconds, or a timedelta, None for ever.
     """
 
     key_func: Callable[..., str | bytes] = default_cache_key
-    ttl: int | None = None
+    ttl: float | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ttl", lifetime(self.ttl))
 
 
 class NoAnswer:

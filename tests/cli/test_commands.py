@@ -74,7 +74,9 @@ def test_P11_recover_tells_what_it_did_with_each_thread(app: Any, capsys: pytest
     die(app.saver, app.graph, way, {"log": ["c"]}, on("context"), at=1, context="c")
     code, lines, _ = called(capsys, "recover", "app:graph")
     assert code == 1
-    assert lines[0].startswith("context  needs_context  NeedsContext: the run of thread 'context' had a context")
+    assert lines[0].startswith(
+        "context  needs_context  its run had a context, which is not stored: --context-for module:function"
+    )
     assert lines[1:] == ["fails  failed  ConnectionError: down", "x  resumed  now idle"]
     code, lines, _ = called(capsys, "recover", "app:make", "--context-for", "app:context_of", "--sync", "--json")
     assert code == 0
@@ -106,6 +108,9 @@ def test_P11_recover_says_who_runs_what_it_leaves_alone(app: Any, capsys: pytest
         ("app:nothing", "app has no 'nothing'"),
         ("app:number", "app:number is no compiled graph but int"),
         ("app:saver", "is no compiled graph but SqliteSaver"),
+        ("app.py:graph", "'app.py' is a file; name the module that it is, such as app:graph"),
+        ("flows/app.py:make", "such as flows.app:make"),
+        ("app:SqliteSaver", "app:SqliteSaver cannot be called without conn: name a graph, or a function without arguments"),
     ],
 )
 def test_a_graph_that_is_not_there_is_told_in_a_line(app: Any, capsys: pytest.CaptureFixture[str], place: str, complaint: str):

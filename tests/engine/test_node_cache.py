@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +16,11 @@ from typing_extensions import TypedDict
 
 from perdure import START, SqliteSaver, StateGraph
 from perdure.cache import BaseCache, FullKey, InMemoryCache, Namespace, SqliteCache
+from perdure.checkpoint.memory import InMemorySaver
 from perdure.checkpoint.saver import Saver
 from perdure.constants import TASKS
 from perdure.errors import CacheWarning, CorruptRecord, MissingPartWarning, NotStorable, UnknownNode
+from perdure.func import entrypoint
 from perdure.testing.clock import ManualClock
 from perdure.types import CachePolicy, Command, Send, default_cache_key, interrupt
 from tests.caches import Full
@@ -158,6 +162,54 @@ def test_a_failing_key_function_fails_the_node(colour: Colour, kept: Saver, cach
     assert any("'a'" in note for note in caught.value.__notes__)
     assert colour.state(graph, thread()).next == ("a",)
     assert node.runs == 0
+
+
+@pytest.mark.parametrize("key", [3, None, ("a", 1)], ids=str)
+def test_P50_a_key_that_is_neither_text_nor_bytes_is_an_error_that_names_the_node(
+    colour: Colour, kept: Saver, cache: Any, key: Any
+) -> None:
+    node = Counted()
+    graph = cached(colour, node, CachePolicy(key_func=lambda state: key)).compile(kept, cache=cache)
+    with pytest.raises(TypeError, match="key_func of the cache policy of node 'a' must return text or bytes, got "):
+        colour.invoke(graph, {"log": []}, thread())
+    assert node.runs == 0
+    for fit in ("a", b"a", bytearray(b"a")):
+        graph = cached(colour, node, CachePolicy(key_func=lambda state, fit=fit: fit)).compile(cache=cache)
+        assert colour.invoke(graph, {"log": []}) == {"log": [1]}
+
+
+def test_P50_what_no_key_can_be_made_of_says_that_a_policy_may_have_a_function_for_it(colour: Colour, cache: Any) -> None:
+    graph = (
+        StateGraph(dict).add_node("a", lambda state: None, cache_policy=CachePolicy()).add_edge(START, "a").compile(cache=cache)
+    )
+    with pytest.raises(TypeError, match="cannot pickle") as caught:
+        colour.invoke(graph, {"lock": threading.Lock()})
+    assert any("while making the cache key of node 'a': CachePolicy(key_func=...)" in note for note in caught.value.__notes__)
+
+
+def test_a_lifetime_may_be_a_timedelta(colour: Colour, cache: Any, clock: ManualClock) -> None:
+    node = Counted()
+    graph = cached(colour, node, CachePolicy(ttl=timedelta(minutes=1))).compile(cache=cache)
+    for seconds, runs in ((0, 1), (59, 1), (2, 2)):
+        clock.advance(seconds)
+        assert colour.invoke(graph, {"log": []}) == {"log": [runs]}
+
+
+@pytest.mark.parametrize("ttl", ["60", True, float("nan"), [60]], ids=repr)
+def test_P50_a_lifetime_that_is_none_is_refused_at_once(ttl: Any) -> None:
+    with pytest.raises(TypeError, match="ttl of a CachePolicy must be a number of seconds, a timedelta, or None"):
+        CachePolicy(ttl=ttl)
+    assert [CachePolicy(ttl=fit).ttl for fit in (None, 0, 1.5)] == [None, 0, 1.5]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["results.db", True, InMemoryCache, object(), InMemorySaver()], ids=lambda one: type(one).__name__
+)
+def test_P50_what_is_no_cache_is_refused_when_the_graph_is_compiled(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"cache must be a cache or None, got .*SqliteCache\('results.db'\)"):
+        StateGraph(Log).add_node("a", lambda state: None).add_edge(START, "a").compile(cache=wrong)
+    with pytest.raises(TypeError, match="cache must be a cache or None"):
+        entrypoint(cache=wrong)(lambda given: given)
 
 
 def test_errors_and_pauses_are_not_kept(colour: Colour, kept: Saver, cache: Any) -> None:

@@ -148,6 +148,37 @@ def test_an_argument_that_nobody_can_give_is_refused() -> None:
 # -- previous and final -----------------------------------------------------------------------------------------------------
 
 
+def test_old_names_of_arguments_are_taken_and_unknown_ones_refused() -> None:
+    calls: list[int] = []
+    again = RetryPolicy(initial_interval=0.001, jitter=False)
+
+    def late(number: int) -> int:
+        calls.append(number)
+        if len(calls) == 1:
+            raise ConnectionError
+        return number
+
+    with pytest.warns(DeprecationWarning, match="`retry` is now called `retry_policy`"):
+        step = task(retry=again)(late)  # type: ignore[call-overload]
+    with pytest.warns(DeprecationWarning, match="`config_schema` is now called `context_schema`"):
+        workflow = entrypoint(config_schema=dict)(lambda number: [step(number).result(), get_runtime().context])
+    assert (workflow.invoke(1, context={"a": 2}), calls) == ([1, {"a": 2}], [1, 1])
+    with pytest.warns(DeprecationWarning, match="`retry` is now called `retry_policy`"):
+        workflow = entrypoint(retry=again)(late)
+    calls.clear()
+    assert (workflow.invoke(3), calls) == (3, [3, 3])
+    for make in (task, entrypoint):
+        with pytest.raises(TypeError, match=rf"{make.__name__}\(\) got an unexpected keyword argument 'retries'"):
+            make(retries=3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("mark", [task, entrypoint])
+def test_P50_policies_that_are_none_are_refused_at_once(mark: Any) -> None:
+    for wrong in ({"retry_policy": 3}, {"retry_policy": RetryPolicy(retry_on="OSError")}, {"cache_policy": 60}):  # type: ignore[arg-type]
+        with pytest.raises(InvalidGraph, match=r"(_policy must be a|retry_on of a) \w+Policy"):
+            mark(**wrong)(lambda given: given)
+
+
 def test_previous_is_what_the_last_call_on_the_thread_returned(shop: Workshop, saver: Saver) -> None:
     flow = counting(shop, saver)
     assert [shop.invoke(flow, given, on("a")) for given in (1, 2, 3)] == [1, 3, 6]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.cache import InMemoryCache
 from perdure.checkpoint.records import RESULT
 from perdure.checkpoint.saver import Saver
 from perdure.config import get_stream_writer

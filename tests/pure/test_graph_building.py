@@ -118,6 +118,22 @@ def test_enum_names_become_text() -> None:
         (lambda g: g.add_node("q", StateGraph(State)), "Expected a function", "graph.compile()"),
         (lambda g: g.add_node("q", nothing, retry_policy=3), "retry_policy must be a RetryPolicy", "got 3"),
         (lambda g: g.add_node("q", nothing, retry_policy=[RetryPolicy(), 3]), "retry_policy must be a RetryPolicy", "got 3"),
+        (
+            lambda g: g.add_node("q", nothing, retry_policy=RetryPolicy(retry_on="OSError")),
+            "retry_on of a Retry",
+            "got 'OSError'",
+        ),
+        (
+            lambda g: g.add_node("q", nothing, retry_policy=RetryPolicy(retry_on=[OSError, int])),  # type: ignore[list-item]
+            "retry_on of a Retry",
+            "<class 'int'>",
+        ),
+        (
+            lambda g: g.add_node("q", nothing, cache_policy=60),
+            "cache_policy must be a CachePolicy, such as CachePolicy",
+            "got 60",
+        ),
+        (lambda g: g.set_node_defaults(cache_policy=60), "cache_policy must be a CachePolicy, such as CachePolicy", "got 60"),
         (lambda g: g.add_node("q", nothing, destinations="a"), "destinations of node 'q' must be a tuple", "labels"),
         (lambda g: g.add_edge(END, "a"), "END cannot be a start node", "nothing comes after it"),
         (lambda g: g.add_edge("a", START), "START cannot be an end node", "the input"),

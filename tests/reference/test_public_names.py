@@ -6,6 +6,7 @@ from LangGraph; or it belongs to a part that this version does not have.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import re
@@ -14,8 +15,9 @@ import sys
 
 import pytest
 
-from perdure.absent import INSTEAD
+from perdure.absent import INSTEAD, OF_GRAPHS
 from perdure.errors import NotOffered
+from perdure.func import entrypoint
 from perdure.graph import START, StateGraph
 from tests.docs.pages import ROOT
 
@@ -81,6 +83,43 @@ def test_a_public_method_is_there_or_on_the_page(owner: str, method: str):
     cls = getattr(importlib.import_module(module), name)
     told = re.search(rf"`(?:{name}\.)?{method}`", PAGE)
     assert hasattr(cls, method) or told
+
+
+@pytest.mark.parametrize("name", OF_GRAPHS)
+def test_P50_a_method_that_a_graph_has_not_says_what_to_use_and_is_on_the_page(name: str):
+    graph = StateGraph(int).add_node("a", lambda n: n).add_edge(START, "a").compile()
+    for runs in (graph, entrypoint()(lambda n: n)):
+        kind = type(runs).__name__
+        with pytest.raises(
+            AttributeError, match=f"^'{kind}' object has no attribute '{name}', which LangGraph's has: ."
+        ) as caught:
+            getattr(runs, name)
+        assert (caught.value.name, caught.value.obj) == (name, runs)
+        assert not hasattr(runs, name)
+    assert re.search(rf"`{name}`", PAGE)
+
+
+def test_an_attribute_that_nobody_has_is_just_missing():
+    graph = StateGraph(int).add_node("a", lambda n: n).add_edge(START, "a").compile()
+    with pytest.raises(AttributeError, match=r"^'CompiledStateGraph' object has no attribute 'no_such_name'$"):
+        graph.no_such_name  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_places_that_the_page_and_the_errors_name_are_there():
+    def double(number: int) -> int:
+        return 2 * number
+
+    graph = StateGraph(int).add_node(double).add_edge(START, "double").compile(name="twice")
+    assert (graph.builder.nodes["double"].action, graph.name) == (double, "twice")
+
+
+def test_a_graph_becomes_a_runnable_of_langchain():
+    runnables = pytest.importorskip("langchain_core.runnables")
+    graph = StateGraph(int).add_node("a", lambda n: n + 1).add_edge(START, "a").compile()
+    chain = runnables.RunnableLambda(lambda n: n * 2) | runnables.RunnableLambda(graph.invoke, graph.ainvoke)
+    assert (chain.invoke(4), asyncio.run(chain.ainvoke(5))) == (9, 11)
+    outer = StateGraph(int).add_node("chain", chain).add_edge(START, "chain").compile()
+    assert outer.invoke(1) == 3
 
 
 def test_a_name_that_nobody_has_is_an_ordinary_import_error():

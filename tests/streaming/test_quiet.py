@@ -144,9 +144,14 @@ def test_printing(colour: Colour, capsys: pytest.CaptureFixture[str], way: str) 
     assert capsys.readouterr().out.splitlines() == printed
 
 
-def test_one_stream_may_be_printed_or_not(colour: Colour, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_call_may_be_printed_or_not(colour: Colour, capsys: pytest.CaptureFixture[str]) -> None:
     quiet, loud = (line(("a", colour.says("a"))).compile(debug=debug) for debug in (False, True))
     colour.stream(quiet, {"log": []}, debug=True)
     assert len(capsys.readouterr().out.splitlines()) == 3
     colour.stream(loud, {"log": []}, debug=False)
     assert capsys.readouterr().out == ""
+    for mode in ("values", "updates"):
+        colour.invoke(quiet, {"log": []}, stream_mode=mode, debug=True)
+        assert len(capsys.readouterr().out.splitlines()) == 3
+        colour.invoke(loud, {"log": []}, stream_mode=mode, debug=False)
+        assert capsys.readouterr().out == ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -28,6 +29,9 @@ def object_at(place: str) -> Any:
     module_name, colon, name = place.partition(":")
     if not (module_name and colon and name):
         raise CommandError(f"{place!r} is not of the form module:name, such as app.graphs:graph")
+    if module_name.endswith(".py"):
+        dotted = ".".join(Path(module_name).with_suffix("").parts)
+        raise CommandError(f"{module_name!r} is a file; name the module that it is, such as {dotted}:{name}")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -53,10 +57,25 @@ def graph_at(place: str) -> CompiledGraph:
     """
     found = object_at(place)
     if callable(found) and not isinstance(found, CompiledGraph):
+        lacking = _wants(found)
+        if lacking:
+            raise CommandError(
+                f"{place} cannot be called without {lacking}: name a graph, or a function without arguments that makes one"
+            )
         found = found()
     if not isinstance(found, CompiledGraph):
         raise CommandError(f"{place} is no compiled graph but {type(found).__name__}; compile(checkpointer=...) makes one")
     return found
+
+
+def _wants(function: Callable[..., Any]) -> str:
+    """The arguments that a function cannot be called without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # it was written in C, and does not tell
+        return ""
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return ", ".join(one.name for one in parameters if one.default is one.empty and one.kind not in free)
 
 
 def saver_at(url: str, **options: Any) -> Saver:

@@ -60,6 +60,8 @@ def _plain(report: Recovery) -> dict[str, Any]:
 def _line(report: Recovery) -> str:
     told = _plain(report)
     more = told["error"] or ("" if report.status is None else f"now {report.status}")
+    if report.outcome == "needs_context":
+        more = "its run had a context, which is not stored: --context-for module:function gives it, from the thread's metadata"
     if report.outcome == "elsewhere" and (holder := report.thread.holder) is not None:
         more = f"process {holder.pid} on {holder.host}"
     return "  ".join(printable(part) for part in (report.thread_id, report.outcome, more) if part)

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from perdure.absent import TellsWhatIsMissing
 from perdure.bridge import inner, iterate_blocking, run_blocking
 from perdure.engine.inbox import HasInbox
 from perdure.engine.options import Options, RunOptions
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from perdure.engine.storing.session import Access
 
 
-class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
+class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery, TellsWhatIsMissing):
     """A graph that can run.
 
     Args:
@@ -85,6 +86,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         stream_mode: Any = "values",
         version: Any = "v1",
         print_mode: Any = (),
+        debug: bool | None = None,
         **options: Unpack[RunOptions],
     ) -> Any:
         """Run the graph to its end, its next pause, or its failure, and return its output.
@@ -95,6 +97,7 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
             stream_mode: "values" for the output; another mode, or several, for the list of all events of that mode.
             version: "v2" returns a `GraphOutput` with `value` and `interrupts`.
             print_mode: modes to print while it runs.
+            debug: print updates and values; None: as the graph was compiled.
             options: see `RunOptions`.
 
         Returns:
@@ -109,8 +112,9 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         """
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.output_keys
-            return list(self.stream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options))
-        shown = self._printed(print_mode)
+            shape: dict[str, Any] = {"stream_mode": stream_mode, "version": version}
+            return list(self.stream(input, config, **shape, print_mode=print_mode, debug=debug, **options))
+        shown = self._printed(print_mode, debug)
         run, events = self._begin(BlockingRunner(), input, config, Options.of(options), NOTHING, shown)
         run_blocking(exhaust(run, events, shown))
         return self._returned(run, version)
@@ -123,14 +127,16 @@ class CompiledGraph(HasCache, HasInbox, HasBranches, HasRecovery):
         stream_mode: Any = "values",
         version: Any = "v1",
         print_mode: Any = (),
+        debug: bool | None = None,
         **options: Unpack[RunOptions],
     ) -> Any:
         """`invoke` for async code."""
         if stream_mode != "values":
             options["output_keys"] = options.get("output_keys") or self.program.single_output or self.program.output_keys
-            items = self.astream(input, config, stream_mode=stream_mode, version=version, print_mode=print_mode, **options)
+            shape: dict[str, Any] = {"stream_mode": stream_mode, "version": version}
+            items = self.astream(input, config, **shape, print_mode=print_mode, debug=debug, **options)
             return [item async for item in items]
-        shown = self._printed(print_mode)
+        shown = self._printed(print_mode, debug)
         run, events = self._begin(_suspending_runner(), input, config, Options.of(options), NOTHING, shown)
         await exhaust(run, events, shown)
         return self._returned(run, version)

@@ -11,6 +11,8 @@ from perdure.constants import END, PREVIOUS, START
 from perdure.engine.compiled import CompiledGraph
 from perdure.engine.program import Call, Node, Program, StateView
 from perdure.errors import InvalidArgument, InvalidGraph
+from perdure.graph.nodes import kept_by, policies
+from perdure.graph.old_words import refuse_unknown, renamed
 from perdure.graph.signature import inspect_call
 from perdure.graph.state_types import types_in
 from perdure.graph.subgraphs import graphs_of
@@ -56,15 +58,17 @@ class entrypoint:  # noqa: N801 - used as a decorator, under the name the field 
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
+        **deprecated: Any,
     ) -> None:
+        context_schema = renamed(deprecated, "config_schema", "context_schema", context_schema)
+        retry_policy = renamed(deprecated, "retry", "retry_policy", retry_policy)
+        refuse_unknown(deprecated, "entrypoint")
         self._checkpointer = checkpointer
         self._store = store
         self._cache = cache
         self._context_schema = context_schema
-        self._cache_policy = cache_policy
-        self._retry = (
-            () if retry_policy is None else (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
-        )
+        self._cache_policy = kept_by(cache_policy)
+        self._retry = policies(retry_policy) or ()
         self._timeout = TimeoutPolicy.coerce(timeout)
 
     def __call__(self, function: Callable[..., Any]) -> CompiledGraph:

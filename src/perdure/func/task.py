@@ -11,6 +11,8 @@ from perdure.engine.program import Call, Node, StateView
 from perdure.engine.tasks.cached import namespace_of
 from perdure.engine.tasks.task import Task
 from perdure.errors import InvalidArgument, InvalidGraph, OutsideOfRun
+from perdure.graph.nodes import kept_by, policies
+from perdure.graph.old_words import refuse_unknown, renamed
 from perdure.graph.signature import inspect_step, is_async_callable
 from perdure.graph.state_types import types_in
 from perdure.scope import CURRENT
@@ -103,6 +105,7 @@ def task(
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     cache_policy: CachePolicy | None = None,
     timeout: float | timedelta | TimeoutPolicy | None = None,
+    **deprecated: Any,
 ) -> Any:
     """Mark a function, sync or async, as a durable step.
 
@@ -113,9 +116,13 @@ def task(
         timeout: for async functions: how long one attempt may take.
 
     Raises:
-        InvalidGraph: it cannot be called, or is a generator.
+        InvalidGraph: it cannot be called, or is a generator; or a policy is none.
         InvalidArgument: a timeout for a sync function.
+        WrongType: there is no such argument.
     """
+    retry_policy = renamed(deprecated, "retry", "retry_policy", retry_policy)
+    refuse_unknown(deprecated, "task")
+    retry = policies(retry_policy) or ()
 
     def mark(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         if not callable(function):
@@ -129,12 +136,9 @@ def task(
                 f"Task timeouts are only supported for async functions: a thread cannot be stopped. Make {label!r} an async def, or "
                 "give its own calls a timeout"
             )
-        policies = (
-            () if retry_policy is None else (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy)
-        )
         inject, hints = inspect_step(function, where=f"task {label!r}")
         call = Call(function, is_async, takes_state=False, inject=inject)
-        node = Node(label, call, StateView(), retry=policies, cache=cache_policy, timeout=limit)
+        node = Node(label, call, StateView(), retry=retry, cache=kept_by(cache_policy), timeout=limit)
         return TaskFunction(function, node, types_in(hints))
 
     return mark if __func is None else mark(__func)

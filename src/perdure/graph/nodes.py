@@ -77,7 +77,7 @@ def policies(policy: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryP
     """Retry policies as a tuple; None stays None.
 
     Raises:
-        InvalidGraph: it is neither a policy nor several.
+        InvalidGraph: it is neither a policy nor several, or one is for what is no exception.
     """
     if policy is None:
         return None
@@ -86,7 +86,26 @@ def policies(policy: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryP
     for each in several:
         if not isinstance(each, RetryPolicy):
             raise InvalidGraph(f"retry_policy must be a RetryPolicy or a list of them, got {each!r}")
+        on: Any = each.retry_on
+        classes = on if isinstance(on, (list, tuple, set, frozenset)) else (on,)
+        if isinstance(on, type) or not callable(on):
+            for one in classes:
+                if not (isinstance(one, type) and issubclass(one, BaseException)):
+                    raise InvalidGraph(
+                        f"retry_on of a RetryPolicy must be an exception class, a list of them, or a function of the error, got {one!r}"
+                    )
     return several
+
+
+def kept_by(policy: CachePolicy | None) -> CachePolicy | None:
+    """A cache policy, as it is.
+
+    Raises:
+        InvalidGraph: it is none.
+    """
+    if policy is not None and not isinstance(policy, CachePolicy):
+        raise InvalidGraph(f"cache_policy must be a CachePolicy, such as CachePolicy(ttl=60), got {policy!r}")
+    return policy
 
 
 def node_spec(name: str, action: Action, states: Sequence[Any], error_handler: Action, **given: Any) -> NodeSpec:
@@ -102,6 +121,7 @@ def node_spec(name: str, action: Action, states: Sequence[Any], error_handler: A
     handler = None if error_handler is None else handler_call(error_handler, f"error handler of node {name!r}", states)
     ends = _ends(given.pop("destinations"), inspected, name)
     given["retry_policy"] = policies(given["retry_policy"])
+    kept_by(given["cache_policy"])
     given["timeout"] = TimeoutPolicy.coerce(given["timeout"])
     return NodeSpec(name, action, inspected, schema, error_handler=handler, ends=ends, **given)
 

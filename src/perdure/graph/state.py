@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from perdure.constants import END, START
 from perdure.engine.program import Managed
-from perdure.errors import InvalidGraph, WrongType
+from perdure.errors import InvalidGraph
 from perdure.graph.annotations import kind_of
 from perdure.graph.branches import BranchSpec, make_branch
-from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, handler_call, node_spec, policies
+from perdure.graph.nodes import Action, NodeDefaults, NodeSpec, action_name, handler_call, kept_by, node_spec, policies
+from perdure.graph.old_words import refuse_unknown, renamed
 from perdure.graph.schema import Channel, Schema, merge, read_schema, schema_key
 from perdure.graph.validation import check_edge, check_graph, check_join, check_node_name, plain_name
 from perdure.types import CachePolicy, RetryPolicy, TimeoutPolicy
@@ -81,10 +81,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         output_schema: type[OutputT] | Any = None,
         **deprecated: Any,
     ) -> None:
-        context_schema = _renamed(deprecated, "config_schema", "context_schema", context_schema)
-        input_schema = _renamed(deprecated, "input", "input_schema", input_schema)
-        output_schema = _renamed(deprecated, "output", "output_schema", output_schema)
-        _refuse_unknown(deprecated, "StateGraph")
+        context_schema = renamed(deprecated, "config_schema", "context_schema", context_schema)
+        input_schema = renamed(deprecated, "input", "input_schema", input_schema)
+        output_schema = renamed(deprecated, "output", "output_schema", output_schema)
+        refuse_unknown(deprecated, "StateGraph")
         self.nodes: dict[str, NodeSpec] = {}
         self.edges: set[Edge] = set()
         self.waiting_edges: set[Join] = set()
@@ -189,9 +189,9 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Raises:
             InvalidGraph: the name is taken, reserved or contains "|" or ":"; or the action needs what the runtime cannot give.
         """
-        retry_policy = _renamed(deprecated, "retry", "retry_policy", retry_policy)
-        input_schema = _renamed(deprecated, "input", "input_schema", input_schema)
-        _refuse_unknown(deprecated, "add_node")
+        retry_policy = renamed(deprecated, "retry", "retry_policy", retry_policy)
+        input_schema = renamed(deprecated, "input", "input_schema", input_schema)
+        refuse_unknown(deprecated, "add_node")
         if not isinstance(node, str):
             if action is not None:
                 raise InvalidGraph(
@@ -258,7 +258,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         Raises:
             InvalidGraph: `source` has a conditional edge of this name, or `path` cannot be called.
         """
-        _refuse_unknown(deprecated, "add_conditional_edges")
+        refuse_unknown(deprecated, "add_conditional_edges")
         check_edge(source, END)
         source = plain_name(source)
         branch = make_branch(source, path, path_map, self._states())
@@ -322,7 +322,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if retry_policy is not None:
             defaults.retry_policy = policies(retry_policy) or ()
         if cache_policy is not None:
-            defaults.cache_policy = cache_policy
+            defaults.cache_policy = kept_by(cache_policy)
         if timeout is not None:
             defaults.timeout = TimeoutPolicy.coerce(timeout)
         if error_handler is not None:
@@ -393,16 +393,3 @@ def _state_class(inspected: Any) -> Any:
     """The class that an error handler's state parameter is annotated with, if it has keys."""
     state = None if inspected is None else inspected.state
     return state if kind_of(state) in ("typeddict", "dataclass", "pydantic") else None
-
-
-def _renamed(given: dict[str, Any], old: str, new: str, value: Any) -> Any:
-    if old not in given:
-        return value
-    warnings.warn(f"`{old}` is now called `{new}`", DeprecationWarning, stacklevel=3)
-    old_value = given.pop(old)
-    return old_value if value is None else value
-
-
-def _refuse_unknown(given: Mapping[str, Any], called: str) -> None:
-    for word in given:
-        raise WrongType(f"{called}() got an unexpected keyword argument {word!r}")

@@ -17,7 +17,7 @@ from perdure.engine.running import telling
 from perdure.engine.tasks.attempt import fail
 from perdure.engine.tasks.calls import CallTask
 from perdure.engine.tasks.task import Task
-from perdure.errors import CacheWarning, InvalidConfig, MissingPartWarning, NotStorable
+from perdure.errors import CacheWarning, InvalidConfig, MissingPartWarning, NotStorable, WrongType
 from perdure.types import Send
 
 if TYPE_CHECKING:
@@ -41,12 +41,31 @@ def namespace_of(node: Node) -> Namespace:
 
 
 def key_of(task: Task, policy: CachePolicy) -> FullKey:
-    """Under which key a task's result is kept."""
+    """Under which key a task's result is kept.
+
+    Raises:
+        WrongType: the key function gave neither text nor bytes.
+        Exception: whatever it raised.
+    """
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
     if isinstance(task, CallTask):
-        key = policy.key_func(*task.args, **task.kwargs)
+        args, kwargs = task.args, task.kwargs
     else:
-        key = policy.key_func(task.send.arg if task.send is not None else task.see(task.node.view))
+        args, kwargs = (task.send.arg if task.send is not None else task.see(task.node.view),), {}
+    try:
+        key: Any = policy.key_func(*args, **kwargs)
+    except Exception as error:
+        error.add_note(
+            f"while making the cache key of node {task.node.name!r}: CachePolicy(key_func=...) says what else makes a key of what it gets"
+        )
+        raise
     data = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise WrongType(
+            f"the key_func of the cache policy of node {task.node.name!r} must return text or bytes, got {type(key).__name__}; "
+            "for example key_func=lambda state: json.dumps(state['question'])"
+        )
     return namespace_of(task.node), blake2b(data, digest_size=16).hexdigest()
 
 
@@ -175,7 +194,7 @@ async def _keep(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
 
 async def _set(run: Run, tasks: Sequence[Task], *, blocks: bool) -> None:
     cache: BaseCache[Any] = run.cache
-    pairs = {
+    pairs: dict[FullKey, tuple[Any, Any]] = {
         task.cache_key: ([list(write) for write in task.writes or ()], None if task.node.cache is None else task.node.cache.ttl)
         for task in tasks
     }
@@ -207,11 +226,22 @@ class HasCache:
     lacks_cache: bool
 
     def use_cache(self, cache: Any) -> None:
-        """Keep results of nodes with a cache policy in `cache`; None: nowhere."""
+        """Keep results of nodes with a cache policy in `cache`; None: nowhere.
+
+        Raises:
+            WrongType: it is no cache.
+        """
+        if cache is not None and (isinstance(cache, type) or not all(hasattr(cache, name) for name in ("get", "set", "aset"))):
+            kind = cache.__name__ if isinstance(cache, type) else type(cache).__name__
+            raise WrongType(
+                f"cache must be a cache or None, got {kind}; for example cache=InMemoryCache(), or SqliteCache('results.db'), "
+                "from perdure.cache"
+            )
         self.cache = cache
         self.lacks_cache = cache is None and any(node.cache is not None for node in self.program.nodes.values())
-        if hasattr(cache, "learn"):
-            cache.learn(self.program.types)
+        learn: Any = getattr(cache, "learn", None)
+        if learn is not None:
+            learn(self.program.types)
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
         """Forget the kept results of these nodes; None: of all.
