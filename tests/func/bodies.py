@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from perdure.func import entrypoint, task
+from perdure.types import interrupt
 from tests.promises.ways import Way
 
 Body = Callable[..., Generator[Any, Any, Any]]
@@ -90,3 +91,26 @@ class Workshop(Way):
     def nested(self, body: Body, **options: Any) -> Any:
         """A step whose code is a body."""
         return task(**options)(self.body(body))
+
+
+def counting(shop: Workshop, saver: Any) -> Any:
+    """Adds its input to what it saved the last time."""
+
+    def count(given: int, *, previous: int | None = None) -> Any:
+        return given + (previous or 0)
+        yield
+
+    return shop.flow(count, saver)
+
+
+def asking(shop: Workshop, saver: Any) -> Any:
+    """Runs a step, asks, runs another; says what was saved the last time."""
+    step = shop.noted()
+
+    def ask(given: Any, *, previous: Any = None) -> Any:
+        before = yield step(given)
+        answer = interrupt("?")
+        after = yield step(f"after {answer}")
+        return [before, answer, after, previous]
+
+    return shop.flow(ask, saver)
