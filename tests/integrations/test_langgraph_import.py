@@ -103,7 +103,7 @@ def way(request: pytest.FixtureRequest) -> Way:
     return Way(request.param)
 
 
-def brought(way: Way, source: Any, saver: Saver, **options: Any) -> ImportReport:
+def brought(way: Way, source: Any, saver: Any, **options: Any) -> ImportReport:
     if way.is_async:
         return asyncio.run(aimport_threads(source, saver, **options))
     return import_threads(source, saver, **options)
@@ -361,6 +361,18 @@ def test_what_is_there_is_passed_over_and_the_rest_comes(kind: str, saver: Saver
     assert "already" in second.refused["chat"]
     assert saver.export_thread("chat", io.BytesIO()) == before
     assert {item.graph for item in saver.list_interrupts().items} == {""}
+
+
+def test_P50_a_thread_that_is_asked_for_and_not_there_is_told(saver: Saver, way: Way):
+    report = brought(way, SQLITE, saver, threads=["no such", "chat"])
+    assert (report.brought, report.refused) == (1, {"no such": "the source has no thread of that id"})
+    assert str(report).splitlines()[-1] == "no such: not brought: the source has no thread of that id"
+    assert [thread.thread_id for thread in saver.list_threads()] == ["chat"]
+
+
+def test_P50_a_target_that_is_no_saver_is_told_with_an_example(way: Way):
+    with pytest.raises(TypeError, match=r"not into str: import_threads\('checkpoints\.sqlite', SqliteSaver\('threads\.db'\)\)"):
+        brought(way, SQLITE, "threads.db")
 
 
 def test_messages_may_stay_those_of_langchain(saver: Saver, way: Way):

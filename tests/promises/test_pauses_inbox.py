@@ -244,6 +244,14 @@ def test_P39_what_is_no_text_is_an_error(way: Way, saver: Saver, option: Any) ->
         inbox(way, saver, **option)
 
 
+@pytest.mark.parametrize("wrong", ["acme", [("customer", "acme")], ""], ids=repr)
+def test_P39_a_filter_that_is_no_dict_is_an_error(way: Way, saver: Saver, wrong: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"filter must be a dict of keys of the metadata and the values they must equal, got (str|list)"
+    ):
+        inbox(way, saver, filter=wrong)
+
+
 def test_P16_without_a_saver_there_is_no_inbox(way: Way) -> None:
     with pytest.raises(InvalidConfig, match="checkpointer"):
         inbox(way, asking(way).compile())

@@ -16,6 +16,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
     convert_to_messages,
+    get_buffer_string,
 )
 from langchain_core.messages import RemoveMessage as LangChainRemoveMessage
 
@@ -125,6 +126,19 @@ def test_a_mixed_list_can_be_given_to_a_chat_model_of_langchain():
     assert [message.type for message in converted] == ["system", "human", "ai", "tool"]
     assert [message.id for message in converted] == [message.id for message in mixed]
     assert converted[2].tool_calls == [CALL | {"type": "tool_call"}]  # type: ignore[attr-defined]
+
+
+def test_both_kinds_are_read_in_the_ways_that_the_page_about_coming_from_langgraph_names():
+    theirs = [HumanMessage("Hello", id="1"), AIMessage("", id="2", tool_calls=[CALL])]
+    ours = add_messages(
+        [], [{"role": "user", "content": "Hello", "id": "1"}, {"role": "assistant", "tool_calls": [CALL], "id": "2"}]
+    )
+    for question, answer in (theirs, ours):
+        assert (question.type, answer.type) == ("human", "ai")
+        assert tool_calls_of(answer)[0]["args"] == {"a": 1}
+    again = convert_to_messages(ours)
+    assert [type(one) for one in again] == [HumanMessage, AIMessage]
+    assert get_buffer_string(again) == get_buffer_string(theirs)
 
 
 def test_a_format_keeps_their_class_and_id():

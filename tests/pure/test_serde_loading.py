@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import subprocess
 import sys
 import types
 from typing import Annotated, Any, Generic, NamedTuple, NewType, TypedDict, TypeVar
 
 import pydantic
 import pytest
+from langchain_core.messages import AIMessage
 
 from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer, Unresolved
 from perdure.checkpoint.serde.schema_types import classes_in, describe
@@ -297,8 +299,29 @@ def test_P37_langchain_messages_are_known_once_langchain_is_imported(monkeypatch
     stored = JsonPlusSerializer().dumps_typed([human(content="a")])
     assert JsonPlusSerializer().loads_typed(stored) == [human(content="a")]
     monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(StateTypeError):
+    monkeypatch.delitem(sys.modules, "langchain_core.messages", raising=False)
+    with pytest.raises(
+        StateTypeError, match=r"Import langchain_core\.messages\.human, and its classes are known\. Or register its"
+    ):
         JsonPlusSerializer().loads_typed(stored)
+
+
+@pytest.mark.parametrize("imported", ["", "import langchain_core", "from langchain_core.messages import HumanMessage"])
+def test_P37_one_message_class_of_langchain_makes_the_others_known(imported: str) -> None:
+    stored = JsonPlusSerializer().dumps_typed([AIMessage("a", id="1")])
+    program = f"""
+import sys
+from perdure.checkpoint.serde.jsonplus import JsonPlusSerializer
+from perdure.errors import StateTypeError
+{imported}
+assert "langchain_core.messages.ai" not in sys.modules
+try:
+    print(*JsonPlusSerializer().loads_typed({stored!r}))
+except StateTypeError:
+    print("unknown", "langchain_core.messages.ai" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told.strip().startswith("content='a'" if "HumanMessage" in imported else "unknown False")
 
 
 @pytest.mark.parametrize("name", ["openai.types.chat.chat_completion_message", "anthropic.types.message"])

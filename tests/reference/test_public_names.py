@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+from langchain_core.runnables import RunnableLambda
 
 from perdure.absent import INSTEAD, OF_GRAPHS
 from perdure.errors import NotOffered
@@ -114,9 +115,8 @@ def test_the_places_that_the_page_and_the_errors_name_are_there():
 
 
 def test_a_graph_becomes_a_runnable_of_langchain():
-    runnables = pytest.importorskip("langchain_core.runnables")
     graph = StateGraph(int).add_node("a", lambda n: n + 1).add_edge(START, "a").compile()
-    chain = runnables.RunnableLambda(lambda n: n * 2) | runnables.RunnableLambda(graph.invoke, graph.ainvoke)
+    chain = RunnableLambda(lambda n: n * 2) | RunnableLambda(graph.invoke, graph.ainvoke)
     assert (chain.invoke(4), asyncio.run(chain.ainvoke(5))) == (9, 11)
     outer = StateGraph(int).add_node("chain", chain).add_edge(START, "chain").compile()
     assert outer.invoke(1) == 3

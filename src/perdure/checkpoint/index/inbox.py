@@ -55,13 +55,17 @@ class Inbox:
 
         Raises:
             InvalidConfig: the limit is no positive number.
-            WrongType: prefix or cursor is no text.
+            WrongType: prefix or cursor is no text, or the filter no dict.
         """
         if type(limit) is not int or limit < 1:
             raise InvalidConfig(f"limit must be a positive number, got {limit!r}", key="limit")
         for name, text in (("thread_prefix", thread_prefix), ("cursor", cursor)):
             if not isinstance(text, str) and not (name == "cursor" and text is None):
                 raise WrongType(f"{name} must be text, got {type(text).__name__}")
+        if filter is not None and not isinstance(filter, Mapping):
+            raise WrongType(
+                f"filter must be a dict of keys of the metadata and the values they must equal, got {type(filter).__name__}"
+            )
         found: list[PendingInterrupt] = []
         after = cursor
         while rows := await self._records(None).threads(

@@ -231,10 +231,16 @@ def _corrupt(error: Exception) -> CorruptRecord:
     return CorruptRecord(f"stored bytes are damaged: {text_of(error)}")
 
 
+KNOWN_IF_IMPORTED: Final = ("langchain_core.messages.", "langchain_core.documents.", "openai.types.", "anthropic.types.")
+"""Modules whose classes count as registered once they have been imported."""
+
+
 def _teach(name: str, why: str) -> str:
-    short = name.rpartition(":")[2].rpartition(".")[2]
+    module, _, qualname = name.rpartition(":")
+    short = qualname.rpartition(".")[2]
+    known = f"Import {module}, and its classes are known. Or register" if module.startswith(KNOWN_IF_IMPORTED) else "Register"
     return (
-        f"a stored value of type {name!r} cannot be loaded: {why}. Register its class with the saver's serializer, "
+        f"a stored value of type {name!r} cannot be loaded: {why}. {known} its class with the saver's serializer, "
         f"`saver.serde.register({short})`, or name it in the state's schema; if it was renamed, "
         f"`register(NewName, aliases=[{name!r}])`; if its fields changed, `register({short}, upgrade=function_of_the_stored_fields)`; "
         'to look at the rest, JsonPlusSerializer(on_unknown="keep")'

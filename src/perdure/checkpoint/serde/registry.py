@@ -316,6 +316,11 @@ def _shown(name: Any) -> str:
 def _living(module: str, qualname: str) -> type | None:
     """A class where its module says it is, if that has been imported."""
     found: Any = sys.modules.get(module)
+    if found is None and (module, qualname) in LANGCHAIN:
+        # LangChain's packages load each of their modules when a class of it is asked for: of a program that has imported HumanMessage
+        # only, the module of AIMessage is not there yet. Which classes may be asked for is said above, and not by what is stored.
+        found = getattr(sys.modules.get(module.rpartition(".")[0]), qualname, None)
+        return found if isinstance(found, type) else None
     for part in qualname.split("."):
         found = getattr(found, "__dict__", {}).get(part)
     return found if isinstance(found, type) else None

@@ -86,7 +86,10 @@ async def _import(
     source: Any, saver: Saver, threads: Iterable[str] | None, types: Iterable[Any], messages: str, graph: str, work: Work
 ) -> ImportReport:
     if not isinstance(saver, Saver):
-        raise WrongType(f"import_threads brings threads into a saver of this library, not into {type(saver).__name__}")
+        raise WrongType(
+            f"import_threads brings threads into a saver of this library, not into {type(saver).__name__}: "
+            "import_threads('checkpoints.sqlite', SqliteSaver('threads.db'))"
+        )
     if messages not in ("plain", "langchain"):
         raise InvalidArgument(f"messages is 'plain' or 'langchain', not {messages!r}")
     saver.learn(types)
@@ -95,10 +98,13 @@ async def _import(
     report = ImportReport()
     try:
         wanted = None if threads is None else {thread_text(thread) for thread in threads}
-        for thread in await work.do(tables.threads):
+        there = await work.do(tables.threads)
+        for thread in there:
             if wanted is None or thread in wanted:
                 told = await _one(tables, thread, saver, records, work, langchain=messages == "langchain", graph=graph)
                 report.threads.append(told)
+        absent = sorted(wanted.difference(there)) if wanted else ()
+        report.threads += [ThreadReport(thread, refused="the source has no thread of that id") for thread in absent]
     finally:
         await work.do(tables.close)
     return report
