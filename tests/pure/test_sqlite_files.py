@@ -121,7 +121,8 @@ def test_a_file_whose_header_names_an_unknown_file_format_is_a_corrupt_record(tm
         blocking(open_sqlite(path)).load("t", "", None)
 
 
-def test_a_row_that_lost_its_content_is_a_corrupt_record_for_who_reads_all(tmp_path: Path):
+@pytest.mark.parametrize("contents", [True, False])
+def test_a_row_that_lost_its_content_is_a_corrupt_record_for_who_reads_all(tmp_path: Path, *, contents: bool):
     path = tmp_path / "a.db"
     shared = open_sqlite(path)
     blocking(shared).commit(commit(**big(1, b"x" * 100)))
@@ -131,7 +132,7 @@ def test_a_row_that_lost_its_content_is_a_corrupt_record_for_who_reads_all(tmp_p
     )
     edit(path, "UPDATE value SET data = NULL")
     with pytest.raises(CorruptRecord, match="another type"):
-        blocking(open_sqlite(path)).rows("t", None, 1_000_000, contents=True)
+        blocking(open_sqlite(path)).rows("t", None, 1_000_000, contents=contents)
 
 
 def test_a_thread_whose_id_is_no_text_is_a_corrupt_record(tmp_path: Path):

@@ -69,6 +69,8 @@ def _read(database: Database, key: int, kind: int, done: tuple[Any, ...] | None,
         base = key << 32
         statement = sql.READ[VALUE] if contents else sql.READ_SIZES
         for n, tag, data in database.execute(statement, (base + 1 + (done[0] if done else -1), base + NUMBERS - 1)):
+            if data is None:
+                raise CorruptRecord(f"value {n - base} has something of another type than was stored: it has no content")
             yield RawRow(VALUE, (n - base, tag), data) if contents else RawRow(VALUE, (n - base, tag, data))
         return
     statement = sql.READ[kind] if done is None else sql.READ_AFTER[kind]
