@@ -15,6 +15,8 @@ from perdure.backends.sqlite.connections import open_sqlite
 from perdure.checkpoint.incremental.compression import unsqueezed
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, ValueRow, WriteItem, WriteRow
 from perdure.errors import CorruptRecord, SaveFailed, UnknownFormat
+from perdure.types import interrupt
+from tests.promises.ways import on
 from tests.pure.test_sqlite_records import blocking, commit, row
 
 
@@ -94,6 +96,7 @@ def test_a_newer_database_is_refused(tmp_path: Path):
         ),
         (["UPDATE value SET tag = x'00'"], "no text"),
         (["UPDATE checkpoint SET body = 5"], "checkpoint 1"),
+        (["UPDATE thread SET graph = CAST(x'ff' AS TEXT)"], "is damaged: Could not decode to UTF-8"),
     ],
 )
 def test_a_damaged_database_is_a_corrupt_record(tmp_path: Path, statements: list[str], says: str):
@@ -104,6 +107,54 @@ def test_a_damaged_database_is_a_corrupt_record(tmp_path: Path, statements: list
     edit(path, *statements)
     with pytest.raises(CorruptRecord, match=says):
         unsqueezed(blocking(open_sqlite(path)).load("t", "", None).values[1])
+
+
+def test_a_file_whose_header_names_an_unknown_file_format_is_a_corrupt_record(tmp_path: Path):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit())
+    shared.close()
+    content = bytearray(path.read_bytes())
+    content[44:48] = b"\x00\x00\x00\x09"
+    path.write_bytes(content)
+    with pytest.raises(CorruptRecord, match="is damaged: unsupported file format"):
+        blocking(open_sqlite(path)).load("t", "", None)
+
+
+@pytest.mark.parametrize("contents", [True, False])
+def test_a_row_that_lost_its_content_is_a_corrupt_record_for_who_reads_all(tmp_path: Path, *, contents: bool):
+    path = tmp_path / "a.db"
+    shared = open_sqlite(path)
+    blocking(shared).commit(commit(**big(1, b"x" * 100)))
+    shared.close()
+    edit(
+        path, "PRAGMA writable_schema = 1", "UPDATE sqlite_schema SET sql = replace(sql, ' NOT NULL', '') WHERE name = 'value'"
+    )
+    edit(path, "UPDATE value SET data = NULL")
+    with pytest.raises(CorruptRecord, match="another type"):
+        blocking(open_sqlite(path)).rows("t", None, 1_000_000, contents=contents)
+
+
+def test_a_thread_whose_id_is_no_text_is_a_corrupt_record(tmp_path: Path):
+    saver = SqliteSaver(tmp_path / "a.db")
+    StateGraph(int).add_node("a", lambda number: number).add_edge(START, "a").compile(saver).invoke(1, on())
+    edit(tmp_path / "a.db", "UPDATE thread SET thread_id = x'ff'")
+    with pytest.raises(CorruptRecord, match="id of a thread"):
+        saver.list_threads()
+    saver.close()
+
+
+def test_a_subgraph_whose_namespace_lost_its_name_is_a_corrupt_record(tmp_path: Path):
+    inner = StateGraph(int).add_node("b", lambda number: interrupt(number)).add_edge(START, "b").compile()
+    saver = SqliteSaver(tmp_path / "a.db")
+    graph = StateGraph(int).add_node("a", inner).add_edge(START, "a").compile(saver)
+    graph.invoke(1, on())
+    edit(tmp_path / "a.db", "DELETE FROM namespace")
+    with pytest.raises(CorruptRecord, match="has no name: its row is missing"):
+        graph.get_state(on())
+    with pytest.raises(CorruptRecord, match="has no name: its row is missing"):
+        list(graph.get_state_history(on()))
+    saver.close()
 
 
 @pytest.mark.parametrize("length", [100, 5000, 9000, 0.5, 0.9])

@@ -18,6 +18,7 @@ import pytest
 
 from perdure.checkpoint.saver import Saver
 from tests.engine.colours import Log, thread
+from tests.engine.test_leftovers import eventually
 from tests.promises.ways import SAVERS, open_saver
 from tests.streaming.stories import abreast, line, status_of
 
@@ -188,6 +189,24 @@ def test_P5_a_listener_that_leaves_as_its_loop_ends(kind: str, nodes: str, shape
         check=False,
     )
     assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("nodes", ["sync", "async"])
+def test_P5_a_stream_that_is_collected_after_its_loop_holds_no_thread(
+    nodes: str, saver: Saver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A loop does not know a generator whose first item was asked for before the loop ran, as by `run_until_complete(anext(...))`."""
+    graph = drawing(side_by_side=False, is_async=nodes == "async", ran=[]).compile(saver)
+    loop = asyncio.new_event_loop()
+    stream = graph.astream({"log": []}, thread())
+    loop.run_until_complete(anext(stream))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+    del stream
+    gc.collect()
+    assert eventually(lambda: status_of(saver)[1]), "nobody holds it"
+    assert graph.invoke(None, thread())["log"] == list(NODES)
+    assert capfd.readouterr().err == ""
 
 
 if __name__ == "__main__":

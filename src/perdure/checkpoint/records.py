@@ -17,6 +17,7 @@ from perdure.checkpoint.addresses import Have as Have  # noqa: PLC0414 - importe
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.index.records import IndexPort, RunRow
 from perdure.checkpoint.survey import Removal, Surveyed
+from perdure.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from perdure.checkpoint.heads import Head
@@ -345,6 +346,18 @@ class Loaded:
     is_newest: bool = False
     spared: bool = False
     head: Head | None = None
+
+    def name_of(self, ns: int) -> str:
+        """The name of a namespace.
+
+        Raises:
+            CorruptRecord: it is not stored.
+        """
+        try:
+            return self.namespaces[ns]
+        except KeyError:
+            thread = self.thread.thread
+            raise CorruptRecord(f"namespace {ns} of thread {thread!r} has no name: its row is missing", thread=thread) from None
 
 
 class StaleLoad(Exception):

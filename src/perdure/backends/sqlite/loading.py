@@ -36,6 +36,7 @@ from perdure.checkpoint.rows import (
     unpack_id,
     write_items,
 )
+from perdure.errors import CorruptRecord
 
 ANY_NUMBER = (1 << 32) - 1
 """No row has a larger number."""
@@ -188,6 +189,8 @@ def thread_row(row: tuple[Any, ...], now_ns: int) -> ThreadRow:
     """A thread from the columns of `statements.THREAD`, `now_ns` being the database's clock."""
     key, thread, incarnation, status, graph, fingerprint, metadata, created, updated, *rest = row
     token, epoch, expires, holder, head, next_n, newest = rest
+    if not isinstance(thread, str):
+        raise CorruptRecord(f"the id of a thread is no text, but {thread!r}")
     return ThreadRow(
         thread,
         key,

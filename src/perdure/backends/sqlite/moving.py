@@ -31,7 +31,7 @@ from perdure.checkpoint.survey import ROW_COSTS, Stretch
 from perdure.checkpoint.transfer.arrivals import exists, given_up, is_given_up, twice
 from perdure.checkpoint.transfer.port import Arrival
 from perdure.checkpoint.transfer.raw import BRANCH, CHECKPOINT, CHILD, NAMESPACE, VALUE, WRITE, Place, RawRow
-from perdure.errors import SaveFailed
+from perdure.errors import CorruptRecord, SaveFailed
 from perdure.failpoints import failpoint
 
 
@@ -53,11 +53,14 @@ def _rows(database: Database, key: int, after: Place | None, budget: int, *, con
     first, done = (NAMESPACE, None) if after is None else after
     for kind in range(first, BRANCH + 1):
         cursor = _read(database, key, kind, done if kind == first else None, contents)
-        for row in cursor:
-            found.append(row)
-            budget -= len(row.body) + ROW_COSTS
-            if budget <= 0:
-                return found
+        try:
+            for row in cursor:
+                found.append(row)
+                budget -= len(row.body) + ROW_COSTS
+                if budget <= 0:
+                    return found
+        except (TypeError, AttributeError) as error:
+            raise CorruptRecord(f"a row has something of another type than was stored: {error}") from error
     return found
 
 
@@ -66,6 +69,8 @@ def _read(database: Database, key: int, kind: int, done: tuple[Any, ...] | None,
         base = key << 32
         statement = sql.READ[VALUE] if contents else sql.READ_SIZES
         for n, tag, data in database.execute(statement, (base + 1 + (done[0] if done else -1), base + NUMBERS - 1)):
+            if data is None:
+                raise CorruptRecord(f"value {n - base} has something of another type than was stored: it has no content")
             yield RawRow(VALUE, (n - base, tag), data) if contents else RawRow(VALUE, (n - base, tag, data))
         return
     statement = sql.READ[kind] if done is None else sql.READ_AFTER[kind]

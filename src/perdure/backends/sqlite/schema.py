@@ -35,6 +35,7 @@ RECOVER = "the `.recover` command of the sqlite3 program saves what can still be
 _SQLITE_ERROR = 1
 _SQLITE_CORRUPT = 11
 _SQLITE_NOTADB = 26
+_NO_TEXT = "Could not decode to UTF-8"
 _TABLES = ("store", "thread", "lease", "checkpoint", "value", "write", "namespace", "child", "branch", "run", "tombstone")
 _LANGGRAPH = {"checkpoints", "writes"}
 SHOWN = 5
@@ -190,11 +191,12 @@ def damage(error: BaseException, kind: Kind, name: str) -> CorruptRecord | None:
     """The error to raise where SQLite, or what reads its answers, found that the file is damaged; None if it is something else."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
-        found = isinstance(error, UnicodeDecodeError)  # of a message, or a text, that holds what the file holds
+        # Of a message, or of a text, that holds what the file holds: sqlite3 gives the latter no code.
+        found = isinstance(error, UnicodeDecodeError) or str(error).startswith(_NO_TEXT)
     else:
         primary = code & 0xFF
-        missing = any(says in str(error) for says in ("no such ", "has no column"))
-        found = primary in (_SQLITE_CORRUPT, _SQLITE_NOTADB) or (primary == _SQLITE_ERROR and missing)
+        told = any(says in str(error) for says in ("no such ", "has no column", "unsupported file format"))
+        found = primary in (_SQLITE_CORRUPT, _SQLITE_NOTADB) or (primary == _SQLITE_ERROR and told)
     return CorruptRecord(f"{name} is damaged: {error}. {kind.remedy}") if found else None
 
 

@@ -220,16 +220,16 @@ class InsideEdits:
                 None,
                 dict(middle.memories),
             )
-            journal.adopt(copied, None, ChildRow(*at, MEMORY + each.namespaces[middle.ns], 0, middle.ns, n))
+            journal.adopt(copied, None, ChildRow(*at, MEMORY + each.name_of(middle.ns), 0, middle.ns, n))
             between.append(copied)
             at = (middle.ns, n)
         target = below[-1]
         assert target.row is not None
-        name = target.namespaces[target.row.ns]
+        name = target.name_of(target.row.ns)
         run = await self._edited(config, session, target, name, (*at, MEMORY + name, 0), supersteps)
         assert run.journal is not None
         assert run.journal.row is not None
-        names = [each.namespaces[each.row.ns] for each in below if each.row is not None]
+        names = [each.name_of(each.row.ns) for each in below if each.row is not None]
         heads = [*(copied.n for copied in between), run.journal.row.n]
         remembering = [live.memories, *(copied.memories for copied in between)]
         for memories, known, head in zip(remembering, names, heads, strict=True):

@@ -289,7 +289,7 @@ class Carrying:
             self._point(new, child, (row.ns, row.n))
             return
         kept = Kept(loaded, session.serde)
-        name = loaded.namespaces[row.ns]
+        name = loaded.name_of(row.ns)
         renamed = NS_SEP.join(self._renamed(part) for part in name.split(NS_SEP))
         ns = row.ns if renamed == name else session.numbers.take()
         number, public = session.numbers.checkpoint(row.step + 1)

@@ -96,7 +96,7 @@ class History:
             for child in sorted(loaded.children, key=lambda child: ">" in child.path):
                 if child.call != 0 or child.path.startswith(MEMORY):
                     continue
-                name = loaded.namespaces[child.child_ns]
+                name = loaded.name_of(child.child_ns)
                 at = (child.origin, top_of(child.path))
                 if at in shown and child.path != at[1]:
                     continue  # a durable step's, where the node itself runs a subgraph, or another step does

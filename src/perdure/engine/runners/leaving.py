@@ -47,7 +47,11 @@ class Closing:
         """
         if self._items.ag_frame is None:
             return
-        ended = asyncio.get_running_loop().create_future()
+        try:
+            ended = asyncio.get_running_loop().create_future()
+        except RuntimeError:
+            self._let_go()
+            return
         self._began.append(ended)
         self._go(ended)
         stopped: BaseException | None = None
@@ -63,6 +67,15 @@ class Closing:
         ended.result()
         if stopped is not None:
             raise stopped
+
+    def _let_go(self) -> None:
+        """Close it as far as that goes without a loop: the collector found it after its loop. At least its thread is not held any more."""
+        step = self._items.aclose()
+        try:
+            step.send(None)
+        except (StopIteration, RuntimeError):
+            return
+        step.close()
 
     def _go(self, ended: asyncio.Future[None]) -> None:
         begun = False
