@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
+from perdure.cache import InMemoryCache
 from perdure.engine.program import Join, Program
 from perdure.graph import END, START, StateGraph
 from perdure.managed import RemainingSteps
@@ -296,7 +297,7 @@ def test_a_subgraph_is_not_given_the_parents_object() -> None:
 
 
 def test_what_compile_is_given() -> None:
-    saver, store, cache = True, object(), object()
+    saver, store, cache = True, object(), InMemoryCache[Any]()
     graph = new("a").add_edge(START, "a")
     compiled = graph.compile(
         saver,
