@@ -119,6 +119,16 @@ def test_enum_names_become_text() -> None:
         (lambda g: g.add_node("q", nothing, retry_policy=3), "retry_policy must be a RetryPolicy", "got 3"),
         (lambda g: g.add_node("q", nothing, retry_policy=[RetryPolicy(), 3]), "retry_policy must be a RetryPolicy", "got 3"),
         (
+            lambda g: g.add_node("q", nothing, retry_policy=RetryPolicy(max_attempts=0)),
+            "max_attempts of a RetryPolicy is a number from 1 on",
+            "got 0",
+        ),
+        (
+            lambda g: g.add_node("q", nothing, retry_policy=RetryPolicy(initial_interval=float("nan"))),
+            "initial_interval of a RetryPolicy is a number from 0 on",
+            "got nan",
+        ),
+        (
             lambda g: g.add_node("q", nothing, retry_policy=RetryPolicy(retry_on="OSError")),
             "retry_on of a Retry",
             "got 'OSError'",

@@ -77,7 +77,7 @@ def policies(policy: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryP
     """Retry policies as a tuple; None stays None.
 
     Raises:
-        InvalidGraph: it is neither a policy nor several, or one is for what is no exception.
+        InvalidGraph: it is neither a policy nor several, or what one says is impossible.
     """
     if policy is None:
         return None
@@ -86,15 +86,23 @@ def policies(policy: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryP
     for each in several:
         if not isinstance(each, RetryPolicy):
             raise InvalidGraph(f"retry_policy must be a RetryPolicy or a list of them, got {each!r}")
-        on: Any = each.retry_on
-        classes = on if isinstance(on, (list, tuple, set, frozenset)) else (on,)
-        if isinstance(on, type) or not callable(on):
-            for one in classes:
-                if not (isinstance(one, type) and issubclass(one, BaseException)):
-                    raise InvalidGraph(
-                        f"retry_on of a RetryPolicy must be an exception class, a list of them, or a function of the error, got {one!r}"
-                    )
+        _check(each)
     return several
+
+
+def _check(policy: RetryPolicy) -> None:
+    for name, least in (("max_attempts", 1), ("initial_interval", 0), ("backoff_factor", 0), ("max_interval", 0)):
+        value: Any = getattr(policy, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+            raise InvalidGraph(f"{name} of a RetryPolicy is a number from {least} on, got {value!r}")
+    on: Any = policy.retry_on
+    classes = on if isinstance(on, (list, tuple, set, frozenset)) else (on,)
+    if isinstance(on, type) or not callable(on):
+        for one in classes:
+            if not (isinstance(one, type) and issubclass(one, BaseException)):
+                raise InvalidGraph(
+                    f"retry_on of a RetryPolicy must be an exception class, a list of them, or a function of the error, got {one!r}"
+                )
 
 
 def kept_by(policy: CachePolicy | None) -> CachePolicy | None:
