@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from perdure.bridge import iterate_blocking, run_blocking
 from perdure.checkpoint.base import BaseCheckpointSaver
@@ -21,17 +20,17 @@ from perdure.checkpoint.saving import delete
 from perdure.checkpoint.transfer.methods import Movable
 from perdure.checkpoint.upkeep.methods import Upkeep
 from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.closable import Closable
 from perdure.errors import InvalidArgument, SelfBusy, WrongType
 from perdure.ids import thread_text
 from perdure.scope import CURRENT
 
 if TYPE_CHECKING:
     from perdure.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
-    from perdure.checkpoint.records import RecordStore
     from perdure.types import RunnableConfig
 
 
-class Saver(Upkeep, Movable, BaseCheckpointSaver[int]):
+class Saver(Closable, Upkeep, Movable, BaseCheckpointSaver[int]):
     """A saver over a record store. A subclass says where the records are, by `blocking` and `suspending`.
 
     Attributes:
@@ -77,14 +76,6 @@ class Saver(Upkeep, Movable, BaseCheckpointSaver[int]):
         self.line = Line()
         self.retention = rules_of(retention)
         self._renewer: Renewer | None = None
-
-    def blocking(self) -> RecordStore:
-        """The records, for calls that block."""
-        raise NotImplementedError
-
-    def suspending(self) -> RecordStore:
-        """The records, for calls that suspend."""
-        raise NotImplementedError
 
     @property
     def renewer(self) -> Renewer:
@@ -218,17 +209,3 @@ class Saver(Upkeep, Movable, BaseCheckpointSaver[int]):
             self._renewer.close()
         self.heads.clear()
         await self.suspending().close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()

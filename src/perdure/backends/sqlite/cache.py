@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from perdure.backends.sqlite.connections import open_sqlite
 from perdure.backends.sqlite.removing import reclaim
 from perdure.backends.sqlite.schema import CACHE, Database
 from perdure.cache.base import BaseCache, FullKey, Namespace
 from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.closable import Closable
 from perdure.errors import CacheWarning, CorruptRecord, WrongType
 from perdure.failpoints import failpoint
 
@@ -46,7 +46,7 @@ DELETE FROM result WHERE rowid IN (SELECT rowid FROM result WHERE expires_ns <= 
 """
 
 
-class SqliteCache(BaseCache[V]):
+class SqliteCache(Closable, BaseCache[V]):
     """Keeps values in a SQLite file, for sync and async code alike; many threads and processes may share the file.
 
     A `set` is one transaction: it is seen whole or not at all, also after a crash. A power loss may undo the last ones. What has
@@ -127,20 +127,6 @@ class SqliteCache(BaseCache[V]):
     async def aclose(self) -> None:
         """See `close`."""
         await self._suspending.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _rows(self, pairs: Mapping[FullKey, tuple[V, int | None]], now_ns: int) -> list[Row]:
         rows = []
