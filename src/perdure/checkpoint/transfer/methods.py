@@ -6,30 +6,19 @@ import os
 from typing import IO, TYPE_CHECKING, Any
 
 from perdure.bridge import run_blocking
+from perdure.checkpoint.over_records import OverRecords
 from perdure.checkpoint.transfer.port import movable
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
-    from perdure.checkpoint.records import RecordStore
     from perdure.checkpoint.transfer.flow import Source
     from perdure.checkpoint.transfer.raw import Contents
-    from perdure.clock import Clock
 
 File = str | os.PathLike[str] | IO[bytes]
 
 
-class Movable:
+class Movable(OverRecords):
     """Copying, exporting and importing threads, for savers over a record store."""
-
-    clock: Clock
-
-    def blocking(self) -> RecordStore:
-        """The records, for calls that block."""
-        raise NotImplementedError
-
-    def suspending(self) -> RecordStore:
-        """The records, for calls that suspend."""
-        raise NotImplementedError
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> Contents:
         """Copy a thread to another id, whole: history, branches, subgraphs, open questions, stored results.

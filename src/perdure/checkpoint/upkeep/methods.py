@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.bridge import run_blocking
 from perdure.checkpoint.integrity.receipt import Receipt
 from perdure.checkpoint.integrity.verifying import Verified, verify
+from perdure.checkpoint.over_records import OverRecords
 from perdure.checkpoint.retention import Age, Pruned, Retention
 from perdure.checkpoint.upkeep.pinning import pin, unpin
 from perdure.checkpoint.upkeep.pruning import BATCH, Pruner
@@ -19,29 +20,19 @@ if TYPE_CHECKING:
     from perdure.checkpoint.heads import Heads
     from perdure.checkpoint.leases.watch import Watch
     from perdure.checkpoint.records import RecordStore
-    from perdure.clock import Clock
     from perdure.types import RunnableConfig
 
 
-class Upkeep:
+class Upkeep(OverRecords):
     """The part of a saver of this library that is about whole threads and what they keep.
 
     Attributes:
         retention: the policy that `sweep` applies, and `prune` where it is not told another one.
     """
 
-    clock: Clock
     heads: Heads
     retention: tuple[Retention, ...]
     watch: Watch
-
-    def blocking(self) -> RecordStore:
-        """The records, for calls that block."""
-        raise NotImplementedError
-
-    def suspending(self) -> RecordStore:
-        """The records, for calls that suspend."""
-        raise NotImplementedError
 
     def prune(
         self,
