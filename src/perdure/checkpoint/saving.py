@@ -13,6 +13,7 @@ FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
 
 RESUME = "resume with invoke(None, config)"
 NOTHING = "Nothing was stored; mend the cause and try again"
+AS_IT_WAS = "It is as it was; mend the cause and try again"
 _UNMADE = "_perdure_unmade"
 
 T = TypeVar("T")
@@ -64,9 +65,7 @@ async def delete(records: RecordStore, thread: str) -> None:
     except Exception as error:
         if isinstance(error, PerdureError) and not isinstance(error, FAULTS):
             raise
-        raise failed(
-            f"thread {thread!r} could not be deleted", error, "It is as it was; mend the cause and try again", thread
-        ) from error
+        raise failed(f"thread {thread!r} could not be deleted", error, AS_IT_WAS, thread) from error
 
 
 async def attempt(call: Awaitable[T], what: str, then: str, thread: str | None = None) -> T:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perdure.checkpoint.exchange import address
 from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import ROOT_NS, BranchRow, Commit, StaleLoad, ThreadRow
-from perdure.checkpoint.saving import attempt, save
+from perdure.checkpoint.saving import AS_IT_WAS, attempt, save
 from perdure.constants import CONF
 from perdure.errors import InvalidConfig, UnknownBranch, UnknownCheckpoint
 
@@ -86,9 +86,7 @@ async def unpin(records: RecordStore, clock: Clock, watch: Watch, thread: str, n
 
 
 async def _read(call: Awaitable[T], thread: str, what: str) -> T:
-    return await attempt(
-        call, f"thread {thread!r} could not be {what}", "It is as it was; mend the cause and try again", thread
-    )
+    return await attempt(call, f"thread {thread!r} could not be {what}", AS_IT_WAS, thread)
 
 
 async def _named(records: RecordStore, clock: Clock, watch: Watch, thread: ThreadRow, row: BranchRow) -> bool:

@@ -304,6 +304,8 @@ class Edits:
             if update.values is not None:
                 raise InvalidUpdateError("as_node=END clears what was to run next and takes no values")
             held = restored if restored is not None else begun
+            if held is not None:
+                _forget_removed(run, held)
             done = [] if held is None else _finished(run, held)
             live.step += 1
             identity = journal.session.numbers.checkpoint(live.step)
@@ -396,14 +398,18 @@ def _renewed(kept: Kept, number: int) -> Kept:
     )
 
 
-def _finished(run: Run, restored: Restored) -> list[Task]:
-    """The open tasks that have a result. Where everything open is dropped, a node that is gone matters only if its task has one."""
+def _forget_removed(run: Run, restored: Restored) -> None:
+    """Forget open tasks of nodes that are gone. Where everything open is dropped, such a node matters only if its task has a result."""
     live, program = run.live, run.program
     for path, origin in restored.paths(handlers=False):
         at = int(path[1:]) if path.startswith("#") else None
         if program.node(path if at is None else live.sends[at].node) is None and restored.result(origin, path) is None:
             live.fired.pop(path, None)
             live.open_sends.pop(-1 if at is None else at, None)
+
+
+def _finished(run: Run, restored: Restored) -> list[Task]:
+    """The open tasks that have a result."""
     tasks = tasks_of(run)
     for task in tasks:
         task.writes = restored.result(task.origin, task.path)
