@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from perdure.engine.deciding.returns import unknown_node
 from perdure.errors import InvalidConfig, UnknownKey, WrongType
+from perdure.hints import meant
 
 if TYPE_CHECKING:
     from perdure.engine.program import Program
@@ -66,10 +66,8 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                meant = f" (did you mean {close[0]!r}?)" if close else ""
                 raise WrongType(
-                    f"a graph cannot be called with {name}={given[name]!r}{meant}; its options are {', '.join(known)}"
+                    f"a graph cannot be called with {name}={given[name]!r}{meant(name, known)}; its options are {', '.join(known)}"
                 )
         return cls(**given)
 
@@ -112,11 +110,9 @@ class Options:
             raise InvalidConfig(f"output_keys must be a key of the state or a list of keys, got {keys!r}", key="output_keys")
         for key in (given,) if isinstance(given, str) else given:
             if not isinstance(key, str) or key not in program.channels:
-                close = difflib.get_close_matches(str(key), program.channels, n=1)
-                meant = f" (did you mean {close[0]!r}?)" if close else ""
                 raise UnknownKey(
-                    f"output_keys names the key {key!r}, which the state of graph {program.name!r} does not have{meant}; its keys are "
-                    f"{', '.join(map(repr, program.channels)) or '(none)'}",
+                    f"output_keys names the key {key!r}, which the state of graph {program.name!r} does not "
+                    f"have{meant(key, program.channels)}; its keys are {', '.join(map(repr, program.channels)) or '(none)'}",
                     key=str(key),
                 )
         return keys

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from perdure.constants import CONF, DEFAULT_RECURSION_LIMIT
 from perdure.errors import InvalidConfig, MissingThreadId
+from perdure.hints import meant
 from perdure.ids import address_text, thread_text
 from perdure.types import RunnableConfig
 
@@ -40,10 +40,8 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
         raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {type(config).__name__}")
     for key in config:
         if key not in KNOWN_KEYS:
-            close = difflib.get_close_matches(str(key), KNOWN_KEYS, n=1)
-            meant = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidConfig(
-                f"unknown config key {key!r}{meant}. The keys of a config are {', '.join(map(repr, KNOWN_KEYS))}; values of your own "
+                f"unknown config key {key!r}{meant(key, KNOWN_KEYS)}. The keys of a config are {', '.join(map(repr, KNOWN_KEYS))}; values of your own "
                 "belong into config['configurable'] or config['metadata']",
                 key=str(key),
             )

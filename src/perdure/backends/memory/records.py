@@ -234,8 +234,7 @@ class MemoryRecords:
                 found = MemoryThread(row)
             if commit.values:
                 refuse_twice(found, commit)
-            now_ns = self._clock.now_ns()
-            after = lease.after(commit, found.row.lease, now_ns) if commit.lease != "keep" else now_ns + commit.lease_ns
+            after = lease.after(commit, found.row.lease, self._clock.now_ns())
             try:
                 self._store(found, commit, after)
             except BaseException:
@@ -243,8 +242,8 @@ class MemoryRecords:
                 self._store(found, commit, after)
                 raise
 
-    def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow | int) -> None:
-        """Doing it twice is the same as doing it once. `after`: the lease then, or only when it runs out."""
+    def _store(self, found: MemoryThread, commit: Commit, after: LeaseRow) -> None:
+        """Doing it twice is the same as doing it once."""
         if commit.run is not None:
             found.note(commit.run, None if commit.lease in {"keep", "release"} else commit.epoch)
         for ns, name in commit.namespaces:
@@ -290,9 +289,9 @@ class MemoryRecords:
         tombstone = self._tombstones.get(self._hash(commit.thread), 0) if row is None and self._tombstones else 0
         lease.check(commit, None if row is None else self._copy(row), tombstone=tombstone)
 
-    def _move(self, row: ThreadRow, commit: Commit, after: LeaseRow | int) -> None:
-        if isinstance(after, int):
-            row.lease.expires_ns = after
+    def _move(self, row: ThreadRow, commit: Commit, after: LeaseRow) -> None:
+        if commit.lease == "keep":
+            row.lease.expires_ns = after.expires_ns
         else:
             row.lease = after
         row.next_n = max(row.next_n, commit.next_n)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
@@ -14,6 +13,7 @@ from perdure.checkpoint.leases import identity
 from perdure.checkpoint.records import ROOT_NS, Loaded, Status, ThreadRow
 from perdure.clock import ns_of, time_of
 from perdure.errors import InvalidConfig, WrongType
+from perdure.hints import meant
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ def _statuses(status: Any) -> tuple[Status, ...]:
     for one in given:
         if one in STATUSES:
             continue
-        close = difflib.get_close_matches(str(one), STATUSES, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = meant(one, STATUSES)
         if one in ("crashed", "running"):
             hint = ": such threads are 'busy', and each says whether it `crashed` or `is_running`"
         known = ", ".join(map(repr, STATUSES))

@@ -6,7 +6,6 @@ there next) and `__pregel_tasks` (a Send). Plain edges write nothing: they are r
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from perdure.channels.base import MISSING
 from perdure.channels.overwrite import overwrite_of
 from perdure.constants import BRANCH_PREFIX, END, PREVIOUS, ROOT, START, TASKS
 from perdure.errors import InvalidUpdateError, ParentCommand, UnknownChoice, UnknownKey, UnknownNode
+from perdure.hints import meant
 from perdure.types import Command, EntrypointFinal, Send
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def unknown_key(program: Program, who: str, key: object, known: Iterable[str], *
     """The error for a key that the state does not have."""
     names = list(known)
     return UnknownKey(
-        f"{who} the key {key!r}, which the state of graph {program.name!r} does not have{_instead(key, names)}. Its keys are "
+        f"{who} the key {key!r}, which the state of graph {program.name!r} does not have{meant(key, names)}. Its keys are "
         f"{', '.join(map(repr, names)) or '(none)'}. Add it to the schema, or compile(unknown_keys='ignore') to drop unknown keys",
         node=node,
         key=str(key),
@@ -121,15 +121,10 @@ def unknown_node(program: Program, who: str, name: object, *, node: str | None =
     """The error for a goto, Send or edge to a node that does not exist."""
     names = list(program.nodes)
     return UnknownNode(
-        f"{who} {name!r}, but graph {program.name!r} has no such node{_instead(name, names)}. Its nodes are "
+        f"{who} {name!r}, but graph {program.name!r} has no such node{meant(name, names)}. Its nodes are "
         f"{', '.join(map(repr, names)) or '(none)'}",
         node=node,
     )
-
-
-def _instead(name: object, names: Sequence[str]) -> str:
-    close = difflib.get_close_matches(str(name), names, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _of_command(program: Program, node: str, command: Command[Any]) -> list[Write]:
