@@ -331,3 +331,40 @@ def test_P26_a_reducer_that_changes_an_element_in_place_is_noticed(saver: Saver,
         assert (found[0]["content"], found[1:]) == (f"{count + 1} before", expected(count + 2)[1:])
         saver.heads.clear()
         assert way.state(graph, on()).values["messages"] == found
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_P26_what_is_replaced_and_then_added_to_before_a_checkpoint_is_stored(saver: Saver, way: Way, durability: str):
+    builder = StateGraph(MessagesState)
+    builder.add_node("redact", way.node(lambda _: {"messages": [said(3) | {"content": "-"}]}))
+    builder.add_node("answer", way.node(lambda given: {"messages": [said(len(given["messages"]), "assistant")]}))
+    graph = builder.add_edge(START, "redact").add_edge("redact", "answer").compile(checkpointer=saver)
+    way.edit(graph, on(), {"messages": [said(number) for number in range(LONG)]}, as_node="answer")
+    found = way.invoke(graph, {"messages": []}, on(), durability=durability)["messages"]
+    assert [found[3]["content"], len(found)] == ["-", LONG + 1]
+    assert way.state(graph, on()).values["messages"] == found
+    assert way.invoke(graph, {"messages": []}, on())["messages"][:LONG] == found[:LONG]
+
+
+@pytest.mark.parametrize("change", ["replace", "insert", "pop"])
+@pytest.mark.parametrize("state", [MessagesState, Log, Added])
+def test_P35_a_list_that_a_node_changes_in_place_and_adds_to_is_what_it_was_and_more(
+    saver: Saver, way: Way, state: Any, change: str
+):
+    def answer(given: Any) -> Any:
+        messages = given["messages"]
+        new = said(len(messages), "assistant")
+        if change == "replace":
+            messages[3] = Message(said(999))
+        else:
+            messages.insert(0, Message(said(999))) if change == "insert" else messages.pop()
+        return {"messages": [new]}
+
+    graph = StateGraph(state).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    way.edit(graph, on(), {"messages": [said(number) for number in range(LONG)]}, as_node="answer")
+    for durability in ("sync", "exit"):
+        with pytest.warns(UserWarning, match="in place"):
+            found = way.invoke(graph, {"messages": []}, on(), durability=durability)["messages"]
+        assert found == way.state(graph, on()).values["messages"]
+        assert found == [said(number, "user" if number < LONG else "assistant") for number in range(len(found))]
+    assert len(found) == LONG + 2

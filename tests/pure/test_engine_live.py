@@ -218,3 +218,25 @@ def test_a_frontier_has_sends_first_then_nodes_by_name() -> None:
     assert [each.path for each in frontier.of_live(live, 9)] == ["b", "c"]
     live.fired = {}
     assert frontier.of_live(live, 9) == ()
+
+
+def test_what_is_kept_of_a_list_counts_from_the_last_checkpoint_on() -> None:
+    live = Live(drawn())
+    live.write({"log": [[1, 2]]})
+    live.write({"log": [[3]]})
+    live.kept.clear()  # a checkpoint
+    live.write({"log": [[4]]})
+    live.write({"log": [[5], [6]]})
+    assert (live.view["log"], live.kept) == ([1, 2, 3, 4, 5, 6], {"log": 3})
+    live.write({"log": [Overwrite([1, 2, 3, 9])]})
+    live.write({"log": [[7]]})
+    assert (live.view["log"], live.kept) == ([1, 2, 3, 9, 7], {"log": 0})
+
+
+def test_nothing_is_kept_of_a_list_that_was_changed_in_place() -> None:
+    live = Live(drawn())
+    live.write({"log": [[1, 2]]})
+    live.kept.clear()
+    live.view["log"][0] = 9
+    live.write({"log": [[3]]})
+    assert (live.view["log"], live.kept) == ([1, 2, 3], {"log": 0})

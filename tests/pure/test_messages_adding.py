@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
+import operator
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.channels import BinaryOperatorAggregate
 from perdure.errors import InvalidUpdateError
 from perdure.graph import add_messages
 from perdure.messages import REMOVE_ALL_MESSAGES, Message, RemoveMessage
@@ -190,3 +193,39 @@ def test_any_sequence_of_writes_keeps_ids_unique_and_plain(batches: list[list[Me
         assert json.loads(json.dumps(after)) == after
         assert add_messages(after, []) == after
         state = after
+
+
+named = st.builds(user, st.sampled_from("xyz"), st.sampled_from("12345"))
+others: list[Any] = [RemoveMessage("1"), RemoveMessage(REMOVE_ALL_MESSAGES), {"role": "user", "content": "d", "id": "9"}, 5]
+right = st.lists(st.one_of(named, named, st.sampled_from(others)), max_size=3)
+
+
+@given(
+    st.lists(st.sampled_from([A, B, C]), unique_by=id), st.lists(st.one_of(right, named), min_size=1, max_size=3), st.booleans()
+)
+def test_what_a_channel_adds_in_one_go_is_what_the_reducer_adds_one_by_one(
+    left: list[Any], writes: list[Any], once: bool
+) -> None:
+    channel = BinaryOperatorAggregate(list, add_messages).from_checkpoint(left)
+    before = left.copy()
+    given = [iter(write) if once and type(write) is list else write for write in writes]
+    try:
+        whole = functools.reduce(add_messages, writes, left)
+    except InvalidUpdateError:
+        with pytest.raises(InvalidUpdateError):
+            channel.update(given)
+        assert channel.get() is left
+        return
+    channel.update(given)
+    assert channel.get() == whole
+    assert left == before
+    assert channel.kept in (0, len(left))
+    assert all(map(operator.is_, channel.get()[: channel.kept], left))
+
+
+def test_a_channel_knows_that_a_message_was_only_added() -> None:
+    channel = BinaryOperatorAggregate(list, add_messages).from_checkpoint([A, B])
+    channel.update([[user("x", "3")], user("y", "4")])
+    assert (brief(channel.get()), channel.kept) == ([("1", "a"), ("2", "b"), ("3", "x"), ("4", "y")], 2)
+    channel.update([user("z", "2")])
+    assert (brief(channel.get()), channel.kept) == ([("1", "a"), ("2", "z"), ("3", "x"), ("4", "y")], 0)

@@ -51,6 +51,8 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
     """False if `update([])` never changes anything, so that a super-step need not call it. True unless a kind says so."""
     tracked: ClassVar[bool] = True
     """False if the value is never stored."""
+    kept: int = 0
+    """How many elements of the list that was the value before the last `update` are surely the first ones of the list that is now."""
 
     def __init__(self, typ: Any, key: str = "") -> None:
         self.typ = typ

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from perdure.channels.base import MISSING, Missing, Value
-from perdure.channels.overwrite import fold
-from perdure.channels.reducer import LEAVES_ALONE, same_reducer, start_value
+from perdure.channels.overwrite import fold, only_overwrite
+from perdure.channels.reducer import ADDED, LEAVES_ALONE, same_reducer, start_value
 from perdure.channels.single_value import SingleValue
 
 
@@ -25,17 +26,19 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
             Overwrite or a first write brought; changing `write` is always wrong, as it is kept as history.
     """
 
-    __slots__ = ("operator",)
+    __slots__ = ("kept", "operator")
 
     def __init__(self, typ: type[Value], operator: Callable[[Value, Value], Value]) -> None:
         super().__init__(typ)
         self.operator = operator
+        self.kept = 0
         self.value = start_value(typ)
 
     def twin(self, value: Value | Missing) -> Self:
         """A channel with the same reducer that holds this value."""
         twin = super().twin(value)
         twin.operator = self.operator
+        twin.kept = 0
         return twin
 
     def from_checkpoint(self, stored: Value | Missing) -> Self:
@@ -50,8 +53,27 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
         """
         if not values:
             return False
-        self.value = fold(self.operator, self.value, values, self.key)
+        added = self._added(values)
+        if added is None:
+            self.value = fold(self.operator, self.value, values, self.key)
+            self.kept = 0
+        else:
+            before: Any = self.value
+            self.value = [*before, *added]  # type: ignore[assignment]
+            self.kept = len(before)
         return True
+
+    def _added(self, values: Sequence[Any]) -> list[Any] | None:
+        """What these writes add to the end of a list; None if they do anything else."""
+        if type(self.value) is not list:
+            return None
+        if self.operator is operator.add:
+            return list(chain.from_iterable(values)) if all(type(value) is list for value in values) else None
+        added = getattr(self.operator, ADDED, None)
+        if added is None or only_overwrite(values, self.key) is not MISSING:
+            return None
+        found: list[Any] | None = added(self.value, values)
+        return found
 
     def leaves_alone(self, values: Sequence[Any]) -> bool:
         """A reducer of Python's own, or one that says so, never changes what it adds to."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Annotated, Any, Final, TypedDict, overload
 from uuid import uuid4
 
 from perdure.absent import missing
-from perdure.channels.reducer import LEAVES_ALONE
+from perdure.channels.reducer import ADDED, LEAVES_ALONE
 from perdure.errors import InvalidArgument, InvalidUpdateError
 from perdure.messages.blocks import Result, parts_of
 from perdure.messages.message import REMOVE, REMOVE_ALL_MESSAGES, Message, RemoveMessage
@@ -93,7 +93,7 @@ def _add(left: Messages, right: Messages, *, format: str | None = None) -> list[
 def _known_ids(messages: list[Any]) -> list[Any] | None:
     """The ids of messages, which all have one; None if one has not, or is not the library's own."""
     # At every step of a long conversation: no call from Python for each message.
-    if type(messages) is not list or not {Message}.issuperset(map(type, messages)):
+    if type(messages) is not list or list(map(type, messages)).count(Message) != len(messages):
         return None
     try:
         return list(map(_ID, messages))
@@ -132,7 +132,7 @@ def _incoming(value: Any) -> Any:
     message = read(value)
     if isinstance(message, Message):
         if "id" not in message:
-            message["id"] = str(uuid4())
+            dict.__setitem__(message, "id", str(uuid4()))  # nobody else has it yet
         return message
     message = _whole(message)
     # An object without such an attribute has no place for an id, and can only be appended.
@@ -192,7 +192,21 @@ def _prepared(value: Any) -> Any:
     return _incoming(value) if alone else [_incoming(message) for message in found]
 
 
-vars(add_messages).update({"prepare_write": _prepared, LEAVES_ALONE: True})
+def _added(left: list[Any], writes: Sequence[Any]) -> list[Any] | None:
+    """What messages add to the end of a conversation, which is nearly always all they do; else None."""
+    ids = _known_ids(left)
+    if ids is None or any(isinstance(write, Iterator) for write in writes):
+        return None  # what can be read once is for whoever merges them
+    try:
+        new = [_incoming(message) for write in writes for message in each(write)]
+    except Exception:  # noqa: BLE001 - whoever merges them says what is wrong
+        return None
+    wanted = set(map(_id_of, new))
+    alone = len(wanted) == len(new) and None not in wanted and wanted.isdisjoint(ids)
+    return new if alone and not any(map(_is_removal, new)) else None
+
+
+vars(add_messages).update({"prepare_write": _prepared, LEAVES_ALONE: True, ADDED: _added})
 
 
 def push_message(message: Any, *, state_key: str | None = "messages") -> Any:

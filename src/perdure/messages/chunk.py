@@ -22,11 +22,10 @@ class MessageChunk(Message):
     __slots__ = ()
 
     def __init__(self, given: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **keys: Any) -> None:
-        dict.__init__(self, given, **keys)
-        if "role" not in self or "content" not in self:
-            rest = dict(self)
-            self.clear()
-            self.update({"role": "assistant", "content": "", **rest})
+        piece = dict(given, **keys)
+        if "role" not in piece or "content" not in piece:
+            piece = {"role": "assistant", "content": "", **piece}
+        dict.__init__(self, piece)
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:

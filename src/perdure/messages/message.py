@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from perdure.errors import InvalidUpdateError
 from perdure.messages.calls import calls_in_content, chat_call
 from perdure.messages.plain import plain
+from perdure.telling import TellingDict, telling
 
 REMOVE_ALL_MESSAGES: Final = "__remove_all__"
 """The id of a RemoveMessage that removes everything before it."""
@@ -27,7 +28,8 @@ ROLES: Final[Mapping[str, str]] = {"human": "user", "ai": "assistant", **{role: 
 """Names of roles that are understood, and the name each is kept under."""
 
 
-class Message(dict[str, Any]):
+@telling
+class Message(TellingDict[str, Any]):
     """A chat message: a dict of the chat-completions shape whose keys are also attributes.
 
         Message(role="user", content="hi")
@@ -102,6 +104,7 @@ class Message(dict[str, Any]):
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.items())})"
 
 
+@telling
 class RemoveMessage(Message):
     """Removes the message of this id from the state when written to it; with `REMOVE_ALL_MESSAGES`, all that came before."""
 

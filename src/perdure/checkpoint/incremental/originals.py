@@ -69,9 +69,11 @@ class Originals:
 
     def _copies(self, first: int, last: int) -> list[Any]:
         values, kinds, flags = self.values, self.kinds, self.flags
+        if first == last:
+            return []
         if (first, last) != (0, len(values)):
             values, kinds, flags = values[first:last], kinds[first:last], flags[first:last]
-        known = set(kinds)
+        known = set(kinds[:1]) if kinds.count(kinds[0]) == len(kinds) else set(kinds)
         if LEAVES.issuperset(known):
             return values.copy()
         if known == {dict}:
@@ -81,8 +83,9 @@ class Originals:
             deque(map(dict.update, new, values), 0)
         else:
             return [_copy(*each) for each in zip(values, kinds, flags, strict=True)]
-        for at in compress(range(len(values)), flags):
-            new[at] = _copied(values[at])
+        if flags.count(FLAT) != len(flags):
+            for at in compress(range(len(values)), flags):
+                new[at] = _copied(values[at])
         return new
 
     def after(self, pieces: Sequence[Piece]) -> Originals:
@@ -102,12 +105,13 @@ class Originals:
                 if names is not None:
                     names += piece.data
                 continue
-            values += self.values[piece[0] : piece[1]]
-            kinds += self.kinds[piece[0] : piece[1]]
-            flags += self.flags[piece[0] : piece[1]]
+            here = slice(*piece)
+            values = _with(values, self.values[here])
+            kinds = _with(kinds, self.kinds[here])
+            flags += self.flags[here]
             size += each * (piece[1] - piece[0])
             if names is not None and self.names is not None:
-                names += self.names[piece[0] : piece[1]]
+                names = _with(names, self.names[here])
         head = pieces[0] if pieces else None
         kept = head[1] // GROUP if type(head) is tuple and head[0] == 0 else 0
         return Originals(names, values, kinds, flags, size, self._levels[:kept])
@@ -172,6 +176,14 @@ class Known(NamedTuple):
         copies = self.originals.copies()
         names = self.originals.names
         return copies if names is None else dict(zip(names, copies, strict=True))
+
+
+def _with(things: list[Any], more: list[Any]) -> list[Any]:
+    """Both lists as one, which may be one of them: most often there is nothing yet."""
+    if not things:
+        return more
+    things += more
+    return things
 
 
 def _flags(values: list[Any], look: Look) -> bytearray | None:

@@ -17,6 +17,8 @@ from operator import is_
 from typing import Any, Literal
 from uuid import UUID
 
+from perdure.telling import TELLING, last_change, tell
+
 LEAVES = frozenset(
     {type(None), bool, int, float, complex, str, bytes, date, datetime, time, timedelta, timezone, Decimal, UUID, range}
 )
@@ -44,15 +46,31 @@ class Level:
         containers: all of them.
         sized: those with a length, and their `lengths`.
         dicts: those with keys, and their `keys`.
+        kinds: of flat dicts, their classes.
         refs: what they refer to; `counts` says how many of these belong to each container.
         texts: all of these are texts, None or classes, so that those which are equal are the same.
         bare: they are dicts whose keys are not among the references, for the collector passes over keys where all are texts.
         shared: another level has the same lists.
+        since: the last change, when they were known to be as they were, if all of them tell of changes; else None.
     """
 
-    __slots__ = ("bare", "containers", "counts", "dicts", "keys", "lengths", "refs", "shared", "sized", "texts")
+    __slots__ = (
+        "bare",
+        "containers",
+        "counts",
+        "dicts",
+        "keys",
+        "kinds",
+        "lengths",
+        "refs",
+        "shared",
+        "since",
+        "sized",
+        "texts",
+    )
 
     def __init__(self, containers: list[Any], sized: list[Any], dicts: list[Any]) -> None:
+        self.since = last_change() if TELLING.issuperset(map(type, containers)) else None
         self.containers = containers
         self.sized = sized
         self.dicts = dicts
@@ -64,12 +82,15 @@ class Level:
             self.counts = [len(gc.get_referents(container)) for container in containers]
         self.texts = TEXTS.issuperset(map(type, self.refs))
         self.bare = False
+        self.kinds: frozenset[type] = frozenset()
         self.shared = False
 
     @classmethod
     def of_flat(cls, dicts: list[Any]) -> Level:
         """Of dicts, or children of dict that hold nothing else, whose names are texts."""
         level = cls.__new__(cls)
+        level.kinds = frozenset(map(type, dicts))
+        level.since = last_change() if level.kinds <= TELLING else None
         level.containers = level.sized = level.dicts = dicts
         level.shared = True
         level.lengths = list(map(len, dicts))
@@ -91,6 +112,7 @@ class Level:
             setattr(twin, name, getattr(self, name))
         if copies is not None:
             twin.containers = twin.sized = twin.dicts = copies
+            twin.since = None if self.since is None else last_change()
         return twin
 
     def extend(self, other: Level) -> None:
@@ -102,9 +124,21 @@ class Level:
         self.shared = False
         self.texts = self.texts and other.texts
         self.bare = self.bare and other.bare
+        if self.since is not other.since:
+            self.since = None if self.since is None or other.since is None else object()  # it has to be looked at
 
     def is_unchanged(self) -> bool:
         """Whether all containers refer to what they referred to."""
+        if self.since is None:
+            return self._is_the_same()
+        last = last_change()
+        if self.since is not last:
+            if not self._is_the_same():
+                return False
+            self.since = last
+        return True
+
+    def _is_the_same(self) -> bool:
         if list(map(len, self.sized)) != self.lengths:
             return False
         refs = gc.get_referents(*self.containers)
@@ -140,6 +174,8 @@ class Level:
             elif issubclass(kind, dict) and kind.__dictoffset__ == 0 and size == len(old_keys) + 1 and refs[0] is kind:
                 dict.clear(container)  # it refers to its class first, then to its values
                 dict.update(container, zip(old_keys, refs[1:], strict=True))
+        if self.since is not None:
+            tell()
 
     def changed(self, owners: list[int]) -> tuple[set[int], list[int]]:
         """The owners of containers that have changed, and the owner of each reference."""
@@ -252,7 +288,7 @@ class Outliner:
 
     def of_flat(self, copies: list[Any], level: Level) -> Outline:
         """The outline of copies of flat dicts, whose own level is given."""
-        for kind in set(map(type, copies)):
+        for kind in level.kinds:
             self._kind(kind)
         return Outline(copies.copy(), [level.twin(copies)], self._is_container)
 

@@ -106,12 +106,13 @@ class Shadow:
             self._watched = change.watched
         self.columns = change.columns
 
-    def change_to(self, value: Any, *, sound: bool = False) -> Change:
+    def change_to(self, value: Any, *, sound: bool = False, kept: int = 0) -> Change:
         """What has become of the value. It may have been changed in place, and `value` may be another object.
 
         Args:
             value: the value now.
             sound: somebody has looked already: no element has been changed in place.
+            kept: so many elements are surely still the first ones, and the same objects.
 
         Raises:
             NotStorable: a new element cannot be stored.
@@ -123,7 +124,7 @@ class Shadow:
         if (
             not changed
             and len(columns.values) >= size
-            and all(map(is_, old.values, columns.values))
+            and (kept == size or all(map(is_, old.values, columns.values)))
             and (old.names is None or columns.names is None or all(map(is_, old.names, columns.names)))
         ):
             return self._change([(0, size)] if size else [], columns, list(range(size, len(columns.values))), size)
@@ -268,12 +269,12 @@ class Shadow:
         shift = count - len(self.columns.values)
         end = len(self.columns.values) - last
         now = {old: at for at, old in enumerate(middle, first) if old >= 0}
-        kept: list[tuple[Outline, list[int]]] = []
+        kept: list[tuple[Outline, Sequence[int]]] = []
         seen = bytearray(count)
         for outline, positions in self._watched.groups:
             if len(positions) * 2 < GROUP:
                 continue  # small ones are put together again
-            places: list[int] | None = positions
+            places: Sequence[int] | None = positions
             if max(positions) >= first:
                 found = [at if at < first else at + shift if at >= end else now.get(at, -1) for at in positions]
                 places = found if min(found) >= 0 else None

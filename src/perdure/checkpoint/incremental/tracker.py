@@ -219,13 +219,13 @@ class Tracker:
         self._originals = found
         return None if found is None else Known(self.manifest, self.counts.copy(), found)
 
-    def change_to(self, value: Any, *, sound: bool = False) -> Change:
+    def change_to(self, value: Any, *, sound: bool = False, kept: int = 0) -> Change:
         """What has become of the value since it was stored; see `Shadow.change_to`.
 
         Raises:
             NotStorable: a new element cannot be stored.
         """
-        return self._shadow.change_to(value, sound=sound)
+        return self._shadow.change_to(value, sound=sound, kept=kept)
 
     def write(self, change: Change, numbers: Numbers, seen: Seen, *, go_on: bool) -> tuple[Change, Written]:
         """The change as rows. It becomes the value's with `accept`.

@@ -74,7 +74,7 @@ class Watched:
     __slots__ = ("codes", "groups", "pending")
 
     def __init__(self) -> None:
-        self.groups: list[tuple[Outline, list[int]]] = []
+        self.groups: list[tuple[Outline, Sequence[int]]] = []
         self.codes: dict[int, bytes | int] = {}
         self.pending: list[int] = []
 
@@ -83,7 +83,7 @@ class Watched:
         """Watch the elements at these positions. Those in `pending` have no outline, and wait for their `codes`."""
         new = cls()
         for first in range(0, len(positions), GROUP):
-            new._add(columns, outliner, list(positions[first : first + GROUP]))
+            new._add(columns, outliner, positions[first : first + GROUP])
         return new
 
     @classmethod
@@ -94,9 +94,9 @@ class Watched:
         for first, level in zip(range(0, size, GROUP), levels, strict=True):
             last = min(first + GROUP, size)
             if level is not None:
-                new.groups.append((outliner.of_flat(columns.values[first:last], level), list(range(first, last))))
+                new.groups.append((outliner.of_flat(columns.values[first:last], level), range(first, last)))
             else:
-                new._add(columns, outliner, list(range(first, last)))
+                new._add(columns, outliner, range(first, last))
         return new
 
     @property
@@ -106,7 +106,7 @@ class Watched:
             return None
         return [outline for outline, _ in self.groups]
 
-    def _add(self, columns: Columns, outliner: Outliner, positions: list[int]) -> None:
+    def _add(self, columns: Columns, outliner: Outliner, positions: Sequence[int]) -> None:
         names = None if columns.names is None else [columns.names[at] for at in positions]
         values = [columns.values[at] for at in positions]
         if names is None or outliner.are_leaves(names):
@@ -120,11 +120,11 @@ class Watched:
         else:
             self.pending.extend(positions)
 
-    def _watch(self, outline: Outline, positions: list[int]) -> None:
+    def _watch(self, outline: Outline, positions: Sequence[int]) -> None:
         if self.groups and len(self.groups[-1][1]) + len(positions) <= GROUP:
             last, known = self.groups[-1]
             last.extend(outline)
-            known.extend(positions)
+            self.groups[-1] = (last, _joined(known, positions))
         else:
             self.groups.append((outline, positions))
 
@@ -151,6 +151,13 @@ class Watched:
                 if data is None or code != (data if type(code) is bytes else _digest(data)):
                     changed.add(position)
         return changed
+
+
+def _joined(one: Sequence[int], other: Sequence[int]) -> Sequence[int]:
+    """Both one after the other; a range if they are one, which takes no numbers."""
+    if type(one) is type(other) is range and one.step == other.step == 1 and one.stop == other.start:
+        return range(one.start, other.stop)
+    return [*one, *other]
 
 
 def encoded_each(columns: Columns, encoder: ElementEncoder, positions: list[int]) -> Iterable[bytes | None]:

@@ -262,7 +262,7 @@ class ValueWriter:
         return draft
 
     def channel(
-        self, key: str, value: Any, *, go_on: bool, draft: Draft | None = None, sound: bool = False
+        self, key: str, value: Any, *, go_on: bool, draft: Draft | None = None, sound: bool = False, kept: int = 0
     ) -> tuple[Form, Fresh | None]:
         """A channel's value.
 
@@ -272,6 +272,7 @@ class ValueWriter:
             go_on: the checkpoint is made on the newest one, so that numbers kept for appending may be used.
             draft: what was written, if it was this very value.
             sound: none of the elements that are stored has been changed in place since.
+            kept: how many elements of a list that is stored are surely still the first ones.
 
         Returns:
             Its form, and the elements that are new.
@@ -292,7 +293,7 @@ class ValueWriter:
                 if draft.form is not None and draft.form.parts is not None and change is not None:
                     return self._as_written(key, tracker, change, draft, draft.form.parts), None
             else:
-                change = self._tried(tracker, value, sound=sound)
+                change = self._tried(tracker, value, sound=sound, kept=kept)
             if change is not None and (change.keeps or sum(map(len, change.fresh)) > WHOLE_LIMIT):
                 return self._by_element(key, tracker, change, go_on=go_on)
         packed = Packed(*self._serde().dumps_typed(value))
@@ -304,10 +305,10 @@ class ValueWriter:
         self.forget(key)
         return self._form(packed), None
 
-    def _tried(self, tracker: Tracker, value: Any, *, sound: bool = False) -> Change | None:
+    def _tried(self, tracker: Tracker, value: Any, *, sound: bool = False, kept: int = 0) -> Change | None:
         """What has become of a value; None if it cannot be stored by element, so that storing it as a whole says why."""
         try:
-            return tracker.change_to(value, sound=sound)
+            return tracker.change_to(value, sound=sound, kept=kept)
         except NotStorable:
             return None
 

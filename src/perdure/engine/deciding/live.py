@@ -9,6 +9,7 @@ here a step costs what it touches, however many nodes the graph has.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.channels.base import MISSING
@@ -52,6 +53,7 @@ class Live:
         untouched: no code of anybody has run since the state was restored.
         sound: keys that were written to, whose elements nobody has changed in place since the last checkpoint, by all that happened;
             `unsound` are those of which that cannot be said. Whoever stages a checkpoint empties both.
+        kept: of lists among the `sound` keys, how many elements of the last checkpoint's are still the first ones.
         undone: keys whose values were changed in place, each with whether that could be undone. Whoever warns of them empties it.
     """
 
@@ -62,6 +64,7 @@ class Live:
         "fired",
         "guard",
         "joins",
+        "kept",
         "memories",
         "open_sends",
         "program",
@@ -105,6 +108,7 @@ class Live:
         self.untouched = False
         self.sound: set[str] = set()
         self.unsound: set[str] = set()
+        self.kept: dict[str, int] = {}
         self._look = look
         if watch:
             known = outlines or {}
@@ -133,13 +137,14 @@ class Live:
         elif guard is not None:
             self.undone += guard.undo(grouped)
         self.untouched = False
+        kept: dict[str, int] = {}
         for key, values in grouped.items():
             channel = channels[key]
             if guard is None:
                 is_changed = channel.update(values)
                 self.unsound.add(key)
             else:
-                is_changed = self._update_guarded(guard, key, channel, values)
+                is_changed, kept[key] = self._update_guarded(guard, key, channel, values)
             if is_changed:
                 changed.append(key)
                 if channel.is_available():
@@ -154,24 +159,34 @@ class Live:
                     changed.append(key)
                     if not channels[key].is_available():
                         view.pop(key, None)
-        self._watch(changed)
+        self._watch(changed, kept)
         return changed
 
-    def _update_guarded(self, guard: Guard, key: str, channel: BaseChannel[Any, Any, Any], values: list[Any]) -> bool:
+    def _update_guarded(
+        self, guard: Guard, key: str, channel: BaseChannel[Any, Any, Any], values: list[Any]
+    ) -> tuple[bool, int]:
+        """Whether the value is another one, and how many elements of a watched list are surely still its first ones."""
         alone = channel.leaves_alone(values)
         is_changed = channel.update(values)
         is_sound = key in guard.sound and (alone or guard.stands(key))
+        kept = channel.kept if is_sound else 0
         (self.sound if is_sound else self.unsound).add(key)
+        self.kept[key] = min(kept, self.kept.get(key, kept))
         if not (alone or is_sound):
             guard.forget(key)  # what a reducer has changed is the value now
-        return is_changed
+        return is_changed, kept
 
-    def _watch(self, keys: Iterable[str]) -> None:
-        """Remember the containers among the values of these keys, so that a change in place is noticed."""
+    def _watch(self, keys: Iterable[str], kept: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Remember the containers among the values of these keys, so that a change in place is noticed.
+
+        Args:
+            keys: the keys.
+            kept: how many elements of a list that was watched are surely the first ones of the list that is now.
+        """
         for key in keys:
             value = self.view.get(key)
             if type(value) not in LEAVES:
-                self._guarding().watch(key, value)
+                self._guarding().watch(key, value, kept.get(key, 0))
             elif self.guard is not None:
                 self.guard.forget(key)
 

@@ -120,9 +120,9 @@ class Encoding:
                 writer.forget(key)
                 continue
             try:
-                form, new = writer.channel(
-                    key, value, go_on=go_on, draft=known, sound=watched and key in live.sound and key not in live.unsound
-                )
+                sound = watched and key in live.sound and key not in live.unsound
+                kept = live.kept.get(key, 0) if sound else 0
+                form, new = writer.channel(key, value, go_on=go_on, draft=known, sound=sound, kept=kept)
             except NotStorable as error:
                 raise self._named(error, "state", key) from error.__cause__
             changes[key] = Entry(n, *form)
@@ -133,6 +133,7 @@ class Encoding:
         self._recent = {}
         live.sound.clear()
         live.unsound.clear()
+        live.kept.clear()
         if fresh:
             writer.matched(fresh)
 

@@ -113,9 +113,15 @@ class Guard:
     def __bool__(self) -> bool:
         return bool(self._watches)
 
-    def watch(self, key: str, value: Any) -> None:
-        """Begin to watch the value of a key, or its new value."""
-        appended = self._appended(self._watches.get(key), value) if type(value) is list else None
+    def watch(self, key: str, value: Any, kept: int = 0) -> None:
+        """Begin to watch the value of a key, or its new value.
+
+        Args:
+            key: the key.
+            value: its value.
+            kept: how many elements of the list that was watched are surely the first ones of this one.
+        """
+        appended = self._appended(self._watches.get(key), value, kept) if type(value) is list else None
         watch = appended or self._of(value)
         if watch is None:
             self._watches.pop(key, None)
@@ -150,11 +156,11 @@ class Guard:
         """Watch a list of whose elements somebody else has outlines already."""
         self._watches[key] = _Watch(value, [outline.twin() for outline in outlines], list(value))
 
-    def _appended(self, before: _Watch | _Bytes | None, value: list[Any]) -> _Watch | None:
+    def _appended(self, before: _Watch | _Bytes | None, value: list[Any], kept: int) -> _Watch | None:
         if not isinstance(before, _Watch) or before.elements is None or before.outlines is None or before.keys is not None:
             return None
         size = len(before.elements)
-        if size > len(value) or not all(map(is_, before.elements, value)):
+        if size > len(value) or (kept != size and not all(map(is_, before.elements, value))):
             return None
         added = value[size:]
         more = self._outliner.of(added)
