@@ -45,13 +45,36 @@ def test_a_new_file_is_set_up(tmp_path: Path):
     path = tmp_path / "a.db"
     shared = open_sqlite(path)
     assert not path.exists(), "opened upon first use"
-    settings = {"synchronous": 2, "journal_mode": "wal", "auto_vacuum": 2, "secure_delete": 1}
+    settings = {
+        "synchronous": 2,
+        "journal_mode": "wal",
+        "wal_autocheckpoint": schema.LOG_PAGES,
+        "auto_vacuum": 2,
+        "secure_delete": 1,
+    }
     found = shared.run(lambda database: {name: database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings})
     assert found == settings
     shared.close()
     assert pragma(path, "application_id") == schema.APPLICATION_ID
     assert pragma(path, "user_version") == schema.NEWEST
     assert pragma(path, "integrity_check") == "ok"
+
+
+def test_the_log_begins_anew_before_it_is_long(tmp_path: Path):
+    def write(database: schema.Database) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("UPDATE store SET created_ns = created_ns + 1")
+        database.execute("COMMIT")
+
+    shared = open_sqlite(tmp_path / "a.db")
+    sizes = set()
+    for number in range(4 * schema.LOG_PAGES):
+        shared.run(write)
+        if number > 2 * schema.LOG_PAGES:
+            sizes.add((tmp_path / "a.db-wal").stat().st_size)
+    assert len(sizes) == 1
+    assert sizes.pop() < 2 * 4096 * schema.LOG_PAGES
+    shared.close()
 
 
 def test_the_newest_migration_is_the_last_file():
@@ -61,7 +84,9 @@ def test_the_newest_migration_is_the_last_file():
 
 def test_normal_is_a_choice_and_anything_else_an_error(tmp_path: Path):
     shared = open_sqlite(tmp_path / "a.db", synchronous="normal", busy_timeout=0.25)
-    assert shared.run(lambda database: database.execute("PRAGMA synchronous").fetchone()) == (1,)
+    settings = {"synchronous": 1, "wal_autocheckpoint": 1000}
+    found = shared.run(lambda database: {name: database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings})
+    assert found == settings
     shared.close()
     for wrong in ("off", "FULL", "extra", "", None, "1; DROP TABLE thread"):
         with pytest.raises(ValueError, match="synchronous"):

@@ -29,6 +29,10 @@ NUMBERS = 1 << 32
 KEYS_KEPT = 4096
 """How many threads' keys a connection remembers."""
 
+LOG_PAGES = 200
+"""Where each commit waits for the disk, the log is written into the file when it has so many pages, and then begins anew: a commit that
+makes the log longer has to store its new length too, which takes half as long again. See docs/decisions/0024-a-short-log.md."""
+
 RECOVER = "the `.recover` command of the sqlite3 program saves what can still be read"
 """What to do with a damaged file of which there is no copy."""
 
@@ -217,7 +221,11 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, *, fresh: bool) ->
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         # Stays "memory" for a database in memory, and what it was on a file system that cannot share memory: as durable there.
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    connection.execute(f"PRAGMA synchronous = {'FULL' if synchronous == 'full' else 'NORMAL'}")
+    if synchronous == "full":
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}").fetchone()
+    else:
+        connection.execute("PRAGMA synchronous = NORMAL")  # which waits for the disk only when the log is written into the file
     connection.execute("PRAGMA secure_delete = ON").fetchone()  # what is deleted is not left in free pages
 
 
