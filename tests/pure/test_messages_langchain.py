@@ -20,6 +20,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages import RemoveMessage as LangChainRemoveMessage
 
+from perdure.channels import BinaryOperatorAggregate
 from perdure.errors import InvalidUpdateError
 from perdure.graph import add_messages
 from perdure.messages import REMOVE_ALL_MESSAGES, Message, RemoveMessage, to_anthropic, to_message, to_openai, tool_calls_of
@@ -60,6 +61,26 @@ def test_P35_one_without_an_id_gets_it_on_a_copy():
 def test_both_kinds_are_matched_by_id(right: Any, contents: list[str]):
     left = [HumanMessage("a", id="1"), Message(role="assistant", content="b", id="2")]
     assert [message.content for message in add_messages(left, right)] == contents
+
+
+def test_a_channel_knows_that_one_of_them_was_only_added():
+    before = [HumanMessage("a", id="1"), Message(role="user", content="b", id="2"), AIMessage("c", id="3")]
+    channel = BinaryOperatorAggregate(list, add_messages).from_checkpoint(before)
+    channel.update([AIMessage("d", id="4"), ("user", "e")])
+    assert (channel.kept, [message.content for message in channel.get()]) == (3, ["a", "b", "c", "d", "e"])
+    for write in (HumanMessage("new", id="3"), LangChainRemoveMessage(id="1")):
+        channel.update([write])
+        assert channel.kept == 0
+    assert [message.content for message in channel.get()] == ["b", "new", "d", "e"]
+
+
+def test_pieces_and_those_without_an_id_that_are_in_the_state_are_still_made_whole():
+    without, piece = HumanMessage("a"), AIMessageChunk("b", id="2")
+    channel = BinaryOperatorAggregate(list, add_messages).from_checkpoint([without, piece])
+    channel.update([("user", "c")])
+    first, second, _ = channel.get()
+    assert (type(second), channel.kept, without.id) == (AIMessage, 0, None)
+    assert first.id is not None
 
 
 def test_their_removal_of_what_is_not_there_is_an_error_too():

@@ -6,7 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, Final, TypedDict, overload
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ Messages = Any
 """A message or a list of messages: texts, pairs (role, content), dicts, `Message`s, message objects of other libraries."""
 
 _ID: Final = itemgetter("id")
+_ID_OF_OBJECT: Final = attrgetter("id")
 
 FORMATS: Final = ("openai", "langchain-openai")
 
@@ -91,14 +92,26 @@ def _add(left: Messages, right: Messages, *, format: str | None = None) -> list[
 
 
 def _known_ids(messages: list[Any]) -> list[Any] | None:
-    """The ids of messages, which all have one; None if one has not, or is not the library's own."""
+    """The ids of messages, which all have one; None if one has not, or may have to become another object."""
     # At every step of a long conversation: no call from Python for each message.
-    if type(messages) is not list or list(map(type, messages)).count(Message) != len(messages):
+    if type(messages) is not list:
         return None
-    try:
-        return list(map(_ID, messages))
-    except KeyError:
+    if list(map(type, messages)).count(Message) == len(messages):
+        try:
+            return list(map(_ID, messages))
+        except KeyError:
+            return None
+    if not all(map(_is_taken_as_it_is, set(map(type, messages)))):
         return None
+    ids = list(map(_ID_OF_OBJECT, messages))
+    return None if None in ids else ids
+
+
+def _is_taken_as_it_is(cls: type) -> bool:
+    """Whether objects of this class become no others, if they have an id: `Message`s, and LangChain's that are no pieces."""
+    return cls is Message or (
+        cls.__module__.startswith("langchain_core.messages.") and not cls.__name__.endswith("MessageChunk")
+    )
 
 
 def _merge(old: list[Any], ids: list[Any], new: list[Any]) -> list[Any]:
