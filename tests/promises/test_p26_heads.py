@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel
 
 from perdure.checkpoint.saver import Saver
+from perdure.errors import InPlaceChangeWarning
 from perdure.graph import START, MessagesState, StateGraph
 from perdure.messages import Message
 from perdure.testing.counting import RoundTrips
@@ -97,6 +100,66 @@ def test_P26_a_turn_reads_no_more_however_long_the_thread_is(counted: Any, trips
         read.append((trips.values, trips.total))
     assert read[:2] == read[2:], "neither rows nor round trips grow"
     assert max(values for values, _ in read) < 10
+
+
+def test_P26_nor_does_one_whose_messages_are_langchains(counted: Any, trips: RoundTrips, way: Way):
+    def answer(given: Any) -> Any:
+        given["messages"][5].response_metadata["seen"] = True
+        return {"messages": [AIMessage("yes " * 50, tool_calls=[{"name": "look", "args": {"n": [1]}, "id": "1"}])]}
+
+    graph = (
+        StateGraph(MessagesState).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=counted)
+    )
+    way.edit(graph, on(), {"messages": [AIMessage("some " * 50, id=str(at)) for at in range(LONG)]}, as_node="answer")
+    shown = way.state(graph, on()).values["messages"]
+    for count in range(LONG + 2, LONG + 8, 2):
+        trips.reset()
+        with pytest.warns(InPlaceChangeWarning):
+            found = way.invoke(graph, {"messages": [("user", "?")]}, on())["messages"]
+        assert (len(found), found[:LONG]) == (count, shown)
+        assert count == LONG + 2 or trips.values < 10
+        found[7].content = "mine"
+        found[-1].tool_calls[0]["args"]["n"].append(2)
+        shown = way.state(graph, on()).values["messages"]
+        assert [shown[7].content, shown[5].response_metadata] == ["some " * 50, {}]
+        assert [type(shown[-1]), shown[-1].tool_calls[0]["args"]] == [AIMessage, {"n": [1]}]
+        shown = shown[:LONG]
+    remembered = way.state(graph, on()).values["messages"]
+    counted.heads.clear()
+    assert way.state(graph, on()).values["messages"] == remembered
+
+
+@pytest.mark.parametrize("within", [lambda note: note, lambda note: {"note": note}, lambda note: [note]])
+def test_P26_a_class_that_is_defined_anew_is_the_new_one_at_once(saver: Saver, way: Way, within: Any):
+    def graph() -> tuple[Any, Any]:
+        class Note(BaseModel):
+            text: str
+
+        notes = TypedDict("notes", {"notes": Annotated[list[Note | list[Note] | dict[str, Note]], operator.add]})  # noqa: UP013 - of a local class
+        seen: list[type] = []
+
+        def look(given: Any) -> Any:
+            inner = [next(iter(each.values())) if type(each) is dict else each for each in given["notes"]]
+            seen.extend({type(each[0] if type(each) is list else each) for each in inner})
+            return {"notes": [within(Note(text="new " * 50))]}
+
+        built = StateGraph(notes).add_node("look", way.node(look)).add_edge(START, "look").compile(checkpointer=saver)
+
+        def turn() -> bool:
+            seen.clear()
+            way.invoke(built, {"notes": []}, on())
+            return seen == [Note]
+
+        return turn, lambda: way.edit(
+            built, on(), {"notes": [within(Note(text="some " * 50)) for _ in range(LONG)]}, as_node="look"
+        )
+
+    turn, fill = graph()
+    fill()
+    assert (turn(), turn()) == (True, True)
+    assert saver.heads.size > 20_000
+    again, _ = graph()
+    assert (again(), again()) == (True, True)
 
 
 def test_P26_without_the_cache_all_is_read_again(trips: RoundTrips, way: Way, tmp_path: Path):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from perdure.checkpoint.incremental.originals import Known
+from perdure.checkpoint.incremental.outline import Look
 from perdure.checkpoint.records import Have
 
 HEAD_CACHE = 64 * 1024 * 1024
@@ -20,6 +21,9 @@ HEAD_CACHE = 64 * 1024 * 1024
 
 FOR_EACH = 200
 """What an element takes beside its stored bytes."""
+
+FOR_MODEL = 1000
+"""The same, of a model."""
 
 
 class Head(NamedTuple):
@@ -40,10 +44,20 @@ class Head(NamedTuple):
         """What a load need not bring."""
         return Have(self.incarnation, self.checkpoint, frozenset(self.values))
 
+    def known_to(self, look: Look) -> Head:
+        """What of it consists of classes that can still be loaded. One that was defined anew, as notebooks do, is another one now.
+
+        Args:
+            look: what objects of a class consist of, for the serializer that would load them.
+        """
+        gone = {key for key, known in self.values.items() if None in map(look, known.originals.classes)}
+        return self._replace(values={key: self.values[key] for key in self.values.keys() - gone}) if gone else self
+
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return sum(known.originals.size + FOR_EACH * len(known.originals.values) for known in self.values.values())
+        originals = [known.originals for known in self.values.values()]
+        return sum(each.size + (FOR_MODEL if each.has_models else FOR_EACH) * len(each.values) for each in originals)
 
 
 class Heads:

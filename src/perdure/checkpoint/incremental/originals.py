@@ -1,7 +1,8 @@
 """The elements of a stored value as nobody else has them, to make fresh ones from: a copy costs a tenth of decoding.
 
 Copies share their texts and numbers with the originals, and no container. Only values whose containers are dicts, lists, tuples and
-sets, or children of dict that hold nothing else (such as the library's own messages), can be copied without running anybody's code.
+sets, children of dict that hold nothing else (such as the library's own messages), or pydantic models can be copied without running
+anybody's code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from itertools import chain, compress
 from typing import Any, NamedTuple
 
 from perdure.checkpoint.incremental.manifest import Manifest
-from perdure.checkpoint.incremental.outline import LEAVES, Level, Look
+from perdure.checkpoint.incremental.models import can_copy as can_copy_model
+from perdure.checkpoint.incremental.models import copied as copied_model
+from perdure.checkpoint.incremental.models import is_model
+from perdure.checkpoint.incremental.outline import LEAVES, Level, Look, Made
 from perdure.checkpoint.incremental.watched import GROUP, Columns, New, Piece
 from perdure.errors import PerdureError
 
@@ -31,9 +35,10 @@ class Originals:
         kinds: their classes.
         flags: what each of them is.
         size: about how many bytes they take.
+        classes: of all objects in them that are neither leaves nor plain containers.
     """
 
-    __slots__ = ("_levels", "flags", "kinds", "names", "size", "values")
+    __slots__ = ("_levels", "classes", "flags", "kinds", "names", "size", "values")
 
     def __init__(
         self,
@@ -43,8 +48,10 @@ class Originals:
         flags: bytearray,
         size: int,
         levels: Sequence[Level | None] = (),
+        classes: frozenset[type] = frozenset(),
     ) -> None:
         self._levels = levels
+        self.classes = classes
         self.names = names
         self.values = values
         self.kinds = kinds
@@ -56,12 +63,18 @@ class Originals:
         """Of elements that are what is stored, which are copied; None if they cannot be."""
         if columns.names is not None and not LEAVES.issuperset(map(type, columns.names)):
             return None
-        flags = _flags(columns.values, look)
+        noted = _Noted(look)
+        flags = _flags(columns.values, noted)
         if flags is None:
             return None
         values = [_original(value, flag) for value, flag in zip(columns.values, flags, strict=True)]
         names = None if columns.names is None else columns.names.copy()
-        return cls(names, values, list(map(type, columns.values)), flags, size)
+        return cls(names, values, list(map(type, columns.values)), flags, size, classes=frozenset(noted.classes))
+
+    @property
+    def has_models(self) -> bool:
+        """There are pydantic models in them."""
+        return any(map(is_model, self.classes))
 
     def copies(self) -> list[Any]:
         """Fresh elements, whose containers nobody else has."""
@@ -81,6 +94,8 @@ class Originals:
         elif all(issubclass(kind, dict) for kind in known):
             new = list(map(dict.__new__, kinds))
             deque(map(dict.update, new, values), 0)
+        elif all(map(is_model, known)):
+            return [copied_model(value, _copied) for value in values]
         else:
             return [_copy(*each) for each in zip(values, kinds, flags, strict=True)]
         if flags.count(FLAT) != len(flags):
@@ -114,7 +129,7 @@ class Originals:
                 names = _with(names, self.names[here])
         head = pieces[0] if pieces else None
         kept = head[1] // GROUP if type(head) is tuple and head[0] == 0 else 0
-        return Originals(names, values, kinds, flags, size, self._levels[:kept])
+        return Originals(names, values, kinds, flags, size, self._levels[:kept], self.classes)
 
     def levels(self) -> Sequence[Level | None]:
         """What groups of elements refer to, where they are flat dicts; None for the others."""
@@ -145,7 +160,8 @@ class Originals:
             found = decode(data, len(data) * width)
         except PerdureError:
             return False  # it has been changed since, by another thread: what was stored was something else
-        flags = _flags(found[width - 1 :: width], look)
+        noted = _Noted(look)
+        flags = _flags(found[width - 1 :: width], noted)
         if flags is None or (width == 2 and not LEAVES.issuperset(map(type, found[::2]))):
             return False
         for place, value, flag in zip(waiting, found[width - 1 :: width], flags, strict=True):
@@ -155,7 +171,24 @@ class Originals:
         if self.names is not None:
             for place, name in zip(waiting, found[::2], strict=True):
                 self.names[place] = name
+        self.classes |= noted.classes
         return True
+
+
+class _Noted:
+    """Looks at classes, and keeps those of which something could be said."""
+
+    __slots__ = ("_look", "classes")
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self.classes: set[type] = set()
+
+    def __call__(self, kind: type) -> Made | None:
+        made = self._look(kind)
+        if made is not None:
+            self.classes.add(kind)
+        return made
 
 
 class Known(NamedTuple):
@@ -230,6 +263,8 @@ def _can_copy(value: Any, look: Look, depth: int) -> bool:
         return all(_can_copy(item, look, depth + 1) for item in value)
     if kind in (set, frozenset):
         return LEAVES.issuperset(map(type, value))
+    if is_model(kind):
+        return look(kind) == "attributes" and can_copy_model(value, lambda item: _can_copy(item, look, depth + 1))
     return (
         _is_plain_dict(kind, look)
         and LEAVES.issuperset(map(type, dict.keys(value)))
@@ -256,13 +291,15 @@ def _copied(value: Any) -> Any:
     if kind in LEAVES or kind is frozenset:
         return value
     if kind is list:
-        return [_copied(item) for item in value]
+        return [_copied(item) for item in value] if value else []
     if kind is dict:
-        return {name: _copied(item) for name, item in value.items()}
+        return {name: _copied(item) for name, item in value.items()} if value else {}
     if kind is tuple:
         return tuple([_copied(item) for item in value])
     if kind is set:
         return value.copy()
+    if is_model(kind):
+        return copied_model(value, _copied)
     new = dict.__new__(kind)
     dict.update(new, {name: _copied(item) for name, item in dict.items(value)})
     return new

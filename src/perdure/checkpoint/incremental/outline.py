@@ -50,7 +50,7 @@ class Level:
         refs: what they refer to; `counts` says how many of these belong to each container.
         texts: all of these are texts, None or classes, so that those which are equal are the same.
         bare: they are dicts whose keys are not among the references, for the collector passes over keys where all are texts.
-        shared: another level has the same lists.
+        shared: some of these lists are the same, or another level's.
         since: the last change, when they were known to be as they were, if all of them tell of changes; else None.
     """
 
@@ -83,7 +83,7 @@ class Level:
         self.texts = TEXTS.issuperset(map(type, self.refs))
         self.bare = False
         self.kinds: frozenset[type] = frozenset()
-        self.shared = False
+        self.shared = True
 
     @classmethod
     def of_flat(cls, dicts: list[Any]) -> Level:
@@ -268,7 +268,7 @@ class Outliner:
     def of(self, objects: list[Any]) -> Outline | None:
         """The outline of objects; None if something in them may change without being noticed."""
         levels: list[Level] = []
-        found = objects
+        found = objects.copy()
         while True:
             kinds = {kind: self._kind(kind) for kind in set(map(type, found))}
             if None in kinds.values() or len(found) > WIDEST or len(levels) > DEEPEST:
@@ -276,11 +276,9 @@ class Outliner:
             inner = {kind for kind, is_container in kinds.items() if is_container}
             if not inner:
                 return Outline(list(objects), levels, self._is_container)
-            level = Level(
-                _of_kinds(found, kinds, inner),
-                _of_kinds(found, kinds, inner & self._sized),
-                _of_kinds(found, kinds, inner & self._dicts),
-            )
+            containers = found if len(inner) == len(kinds) else _of_kinds(found, inner)
+            sized = containers if inner <= self._sized else _of_kinds(containers, inner & self._sized)
+            level = Level(containers, sized, sized if inner <= self._dicts else _of_kinds(sized, inner & self._dicts))
             if not inner <= self._sized and not _shows_attributes(level, self._sized):
                 return None
             levels.append(level)
@@ -320,8 +318,8 @@ class Outliner:
         return None if made is None else True
 
 
-def _of_kinds(found: list[Any], kinds: dict[type, bool | None], wanted: set[type]) -> list[Any]:
-    return list(found) if len(kinds) == len(wanted) else [thing for thing in found if type(thing) in wanted] if wanted else []
+def _of_kinds(found: list[Any], wanted: set[type]) -> list[Any]:
+    return [thing for thing in found if type(thing) in wanted] if wanted else []
 
 
 def _shows_attributes(level: Level, sized: set[type]) -> bool:

@@ -84,9 +84,11 @@ class Access:
     async def load(self, checkpoint: str | BranchName | None) -> Loaded:
         """A checkpoint of the root: that of an id, the tip of a named branch, or the head. What is remembered of it is not read again."""
         head = None
-        if self.heads is not None:
+        look = getattr(self.saver.serde, "made_of", None)
+        if self.heads is not None and look is not None:
             head = self.heads.get(self.thread, checkpoint.name if isinstance(checkpoint, BranchName) else "")
-        if head is None:
+            head = head and head.known_to(look)
+        if head is None or not head.values:
             return await self.records.load(self.thread, ROOT_NS, checkpoint)
         loaded = await self.records.load(self.thread, ROOT_NS, checkpoint, have=head.have)
         if loaded.spared:
