@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from perdure.channels.base import MISSING, Missing, Value
 from perdure.channels.overwrite import fold, only_overwrite
-from perdure.channels.reducer import ADDED, LEAVES_ALONE, same_reducer, start_value
+from perdure.channels.reducer import ADDED, LEAVES_ALONE, said_by, same_reducer, start_value
 from perdure.channels.single_value import SingleValue
 
 
@@ -60,7 +60,8 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
         else:
             before: Any = self.value
             self.value = [*before, *added]  # type: ignore[assignment]
-            self.kept = len(before)
+            # Of what a child class makes of the value afterwards nothing is known.
+            self.kept = len(before) if type(self) is BinaryOperatorAggregate else 0
         return True
 
     def _added(self, values: Sequence[Any]) -> list[Any] | None:
@@ -69,7 +70,7 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
             return None
         if self.operator is operator.add:
             return list(chain.from_iterable(values)) if all(type(value) is list for value in values) else None
-        added = getattr(self.operator, ADDED, None)
+        added = said_by(self.operator, ADDED)
         if added is None or only_overwrite(values, self.key) is not MISSING:
             return None
         found: list[Any] | None = added(self.value, values)
@@ -77,7 +78,7 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
 
     def leaves_alone(self, values: Sequence[Any]) -> bool:
         """A reducer of Python's own, or one that says so, never changes what it adds to."""
-        if getattr(self.operator, LEAVES_ALONE, False):
+        if said_by(self.operator, LEAVES_ALONE):
             return True
         return (self.operator is operator.add and all(type(value) is list for value in values)) or (
             self.operator is operator.or_ and all(type(value) is dict for value in values)

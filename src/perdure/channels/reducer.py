@@ -26,6 +26,13 @@ _CONCRETE: Final[dict[Any, type]] = {
 _WRAPPERS: Final = (Annotated, Required, NotRequired)
 
 
+def said_by(reducer: Any, name: str) -> Any:
+    """An attribute that a reducer has for itself; None if it has none, or only the copy that `functools.wraps` made of another one's."""
+    said = getattr(reducer, name, None)
+    inner = getattr(reducer, "__wrapped__", None)
+    return None if inner is not None and said is getattr(inner, name, None) else said
+
+
 def start_value(typ: Any) -> Any:
     """A fresh `typ()`, or MISSING where that does not work.
 
