@@ -32,10 +32,19 @@ def tell() -> None:
 class TellingDict(dict[Key, Value]):
     """A dict that tells, after the fact, whenever it is changed by one of its own methods.
 
-    What a constructor puts in is no change, nor is what `dict.update(new, ...)` and the like put into an object that nobody else has.
+    What a constructor puts into a new one is no change, nor is what `dict.update(new, ...)` and the like put into an object that nobody
+    else has.
     """
 
     __slots__ = ()
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        is_new = not self
+        try:
+            super().__init__(*args, **keywords)
+        finally:
+            if not is_new:
+                tell()
 
 
 def telling(cls: type[Dict]) -> type[Dict]:

@@ -213,3 +213,18 @@ def test_P35_a_subgraph_that_changes_its_input_in_place_does_not_change_its_pare
     with pytest.warns(InPlaceChangeWarning, match="'changes'"):
         assert way.invoke(graph, {"value": [1], "log": []}, on())["value"] == [1]
     assert seen == [[1], [1]]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": f"{text} " + "some words " * 60, "id": text}
+
+
+def test_P35_a_message_that_is_made_anew_in_place_is_put_right(saver: Saver, way: Way):
+    def answer(given: Any) -> Any:
+        given["messages"][0].__init__(role="user", content="changed", id="0")
+        return {"messages": [said("answer")]}
+
+    graph = StateGraph(MessagesState).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    with pytest.warns(UserWarning, match="in place"):
+        found = way.invoke(graph, {"messages": [said("0")]}, on())["messages"]
+    assert found == [said("0"), said("answer")] == way.state(graph, on()).values["messages"]

@@ -21,6 +21,10 @@ def delete_item(message: Message) -> None:
     del message["content"]
 
 
+def make_anew(message: Message) -> None:
+    Message.__init__(message, role="user", content="other")
+
+
 def merge(message: Message) -> None:
     message |= {"content": "other"}
 
@@ -29,6 +33,7 @@ CHANGES: list[Callable[[Message], Any]] = [
     set_item,
     delete_item,
     merge,
+    make_anew,
     lambda message: message.update(content="other"),
     lambda message: message.update({"content": "other"}),
     lambda message: message.setdefault("name", "other"),
