@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.checkpoint.incremental.outline import Outliner
 from perdure.messages import Message, RemoveMessage
 from perdure.telling import TELLING, TellingDict, last_change, telling
 
@@ -80,6 +81,17 @@ def test_making_and_reading_tells_nothing() -> None:
     assert message.copy() == dict(message) == {**message} == dict(message.items())
     assert (message.role, message.get("x"), (RemoveMessage("1") | {"x": 1})["x"]) == ("user", None, 1)
     assert last_change() is before
+
+
+def test_what_is_put_right_is_told_whatever_stands_beside_it() -> None:
+    message, plain = Message(role="user", content="hi"), {"role": "user"}
+    outline = Outliner(lambda _: "items").of([message, plain])
+    assert outline is not None
+    message["content"] = "other"
+    before = last_change()
+    assert outline.restore()
+    assert message == Message(role="user", content="hi")
+    assert last_change() is not before
 
 
 def test_copies_are_whole() -> None:

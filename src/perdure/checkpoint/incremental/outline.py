@@ -174,8 +174,7 @@ class Level:
             elif issubclass(kind, dict) and kind.__dictoffset__ == 0 and size == len(old_keys) + 1 and refs[0] is kind:
                 dict.clear(container)  # it refers to its class first, then to its values
                 dict.update(container, zip(old_keys, refs[1:], strict=True))
-        if self.since is not None:
-            tell()
+        tell()  # for those that tell, which may be among others that do not
 
     def changed(self, owners: list[int]) -> tuple[set[int], list[int]]:
         """The owners of containers that have changed, and the owner of each reference."""
