@@ -15,6 +15,8 @@ from operator import is_
 from typing import Any
 
 from perdure.checkpoint.incremental.outline import CONTAINERS, LEAVES, Outline, Outliner
+from perdure.telling import TELLING
+from perdure.types import Overwrite
 
 MAPPINGS = frozenset({dict, OrderedDict, defaultdict, Counter})
 """Exact types that are put right by putting their items back, in order."""
@@ -191,13 +193,15 @@ class Guard:
         """Change back what was changed in place and not returned.
 
         Args:
-            written: values that the super-step's tasks wrote, by key.
+            written: values that the super-step's tasks wrote, by key. They take the place of what they share with the old values: where
+                something is changed back, they become copies that stay as they were returned.
 
         Returns:
             The keys that had been changed, each with whether it could be changed back. A list that was returned as a copy is changed
             back, but not among them.
         """
         found: list[tuple[str, bool]] = []
+        changed: list[tuple[str, _Watch | _Bytes, bool]] = []
         self.sound = set()
         for key, watch in list(self._watches.items()):
             if watch.is_unchanged():
@@ -207,7 +211,10 @@ class Guard:
             if any(value is watch.value for value in written.get(key, ())):
                 del self._watches[key]  # it is another value now, of the same elements
                 continue
-            returned = any(_has_the_elements_of(watch.value, value) for value in written.get(key, ()))
+            changed.append((key, watch, any(_has_the_elements_of(watch.value, value) for value in written.get(key, ()))))
+        for values in written.values() if changed else ():
+            values[:] = map(detached, values)
+        for key, watch, returned in changed:
             restored = watch.restore()
             if not (returned and restored):
                 found.append((key, restored))
@@ -246,4 +253,8 @@ def detached(value: Any) -> Any:
         for name, item in value.items():
             new[name] = detached(item)
         return new
-    return value
+    if kind in TELLING:
+        new = dict.__new__(kind)
+        dict.update(new, {name: detached(item) for name, item in value.items()})
+        return new
+    return Overwrite(detached(value.value)) if kind is Overwrite else value

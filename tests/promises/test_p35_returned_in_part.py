@@ -1,0 +1,139 @@
+"""P35: what a node changed in place and returned in part, or as a copy, is its update as it returned it; what it took it from is put right.
+The result, the stored state and the history say the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from typing_extensions import TypedDict
+
+from perdure.checkpoint.saver import Saver
+from perdure.graph import START, StateGraph, add_messages
+from perdure.messages import Message
+from perdure.types import Command, Overwrite, interrupt
+from tests.promises.ways import Way, on
+
+TEXT = "some words " * 40
+
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.InPlaceChangeWarning")
+
+
+def merged(left: Any, right: Any) -> list[Any]:
+    """A reducer of which nobody knows that it is `add_messages`."""
+    return add_messages(left, right)
+
+
+class State(TypedDict, total=False):
+    items: list[Any]
+    table: dict[str, Any]
+    log: Annotated[list[Any], operator.add]
+    messages: Annotated[list[Any], merged]
+    other: Any
+
+
+class Case(NamedTuple):
+    """What a node does to the state and returns, and what the state is then."""
+
+    answer: Callable[[Any], Any]
+    expected: dict[str, Any]
+
+
+def said(number: int, text: str = TEXT) -> Message:
+    return Message(role="user", content=text, id=str(number))
+
+
+def given() -> State:
+    items = [{"text": TEXT, "at": at} for at in range(3)]
+    return {
+        "items": items,
+        "table": {"a": {"text": TEXT}},
+        "log": [{"at": 0, "text": TEXT}],
+        "messages": [said(0), said(1)],
+    }
+
+
+def changed_item(state: Any) -> Any:
+    state["items"][1]["at"] = "new"
+    return state["items"]
+
+
+def changed_row(state: Any) -> Any:
+    state["table"]["a"]["text"] = "new"
+    return state["table"]
+
+
+def changed_entry(state: Any) -> Any:
+    state["log"][0]["at"] = "new"
+    return state["log"][:1]
+
+
+def changed_message(state: Any) -> Any:
+    state["messages"][1]["content"] = "new"
+    return state["messages"][1:]
+
+
+NEW = {"text": TEXT, "at": "new"}
+ITEMS: list[Any] = given()["items"]
+CASES = {
+    "a list, copied": Case(lambda state: {"items": [*changed_item(state)]}, {"items": [ITEMS[0], NEW, ITEMS[2]]}),
+    "a list, and more": Case(lambda state: {"items": [*changed_item(state), 9]}, {"items": [ITEMS[0], NEW, ITEMS[2], 9]}),
+    "a dict, copied": Case(lambda state: {"table": {**changed_row(state)}}, {"table": {"a": {"text": "new"}}}),
+    "what a dict holds": Case(lambda state: {"table": {"b": changed_row(state)["a"]}}, {"table": {"b": {"text": "new"}}}),
+    "an element, added": Case(
+        lambda state: {"log": changed_entry(state)}, {"log": [*given()["log"], {"at": "new", "text": TEXT}]}
+    ),
+    "an element, overwriting": Case(
+        lambda state: {"log": Overwrite(changed_entry(state))}, {"log": [{"at": "new", "text": TEXT}]}
+    ),
+    "a message": Case(lambda state: {"messages": changed_message(state)}, {"messages": [said(0), said(1, "new")]}),
+    "a message, for another key": Case(lambda state: {"other": changed_message(state)}, {"other": [said(1, "new")]}),
+    "an element, for another key": Case(lambda state: {"other": (changed_item(state)[1],)}, {"other": (NEW,)}),
+}
+EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def check(saver: Saver, way: Way, graph: Any, found: Any, case: Case) -> None:
+    expected = {**given(), **case.expected}
+    assert found == expected
+    saver.heads.clear()
+    assert way.state(graph, on()).values == expected
+    newest, *older = [snapshot.values for snapshot in way.history(graph, on())]
+    assert newest == expected
+    assert all(values == given() for values in older if "items" in values)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@EVERY_CASE
+def test_P35_what_is_returned_in_part_is_the_update(saver: Saver, way: Way, case: Case, durability: str):
+    builder = StateGraph(State).add_node("answer", way.node(case.answer)).add_edge(START, "answer")
+    graph = builder.compile(checkpointer=saver)
+    check(saver, way, graph, way.invoke(graph, given(), on(), durability=durability), case)
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+@EVERY_CASE
+def test_P35_what_is_returned_in_part_beside_a_question_is_the_update(saver: Saver, way: Way, case: Case, durability: str):
+    def asks(_: Any) -> Any:
+        interrupt("?")
+        return {}
+
+    builder = StateGraph(State).add_node("answer", way.node(case.answer)).add_node("asks", asks)
+    graph = builder.add_edge(START, "answer").add_edge(START, "asks").compile(checkpointer=saver)
+    way.invoke(graph, given(), on(), durability=durability)
+    check(saver, way, graph, way.invoke(graph, Command(resume="!"), on(), durability=durability), case)
+
+
+def test_P35_the_caller_keeps_the_messages_that_it_gave(saver: Saver, way: Way):
+    mine = said(0)
+
+    def answer(state: Any) -> Any:
+        mine["content"] = "changed by the caller"
+        return {"log": [state["items"][0]["content"]]}
+
+    builder = StateGraph(State).add_node("answer", way.node(answer)).add_edge(START, "answer")
+    found = way.invoke(builder.compile(checkpointer=saver), {"items": [mine]}, on())
+    assert (found["items"], found["log"]) == ([said(0)], [TEXT])
