@@ -15,6 +15,9 @@ from typing import Any, Final
 from perdure.errors import PerdureError
 
 COMMANDS: Final = {
+    "copy": "perdure.cli.copying",
+    "export": "perdure.cli.exporting",
+    "import": "perdure.cli.importing",
     "prune": "perdure.cli.prune",
     "recover": "perdure.cli.recover",
     "threads": "perdure.cli.threads",

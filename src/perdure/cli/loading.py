@@ -78,8 +78,13 @@ def _wants(function: Callable[..., Any]) -> str:
     return ", ".join(one.name for one in parameters if one.default is one.empty and one.kind not in free)
 
 
-def saver_at(url: str, **options: Any) -> Saver:
+def saver_at(url: str, *, create: bool = False, **options: Any) -> Saver:
     """The saver of a URL or of the path of a SQLite file, opened. It must be there: nothing is made by looking.
+
+    Args:
+        url: which saver.
+        create: make the database if it is not there.
+        options: of the saver.
 
     Raises:
         CommandError: there is no such database, or it cannot be opened.
@@ -89,7 +94,7 @@ def saver_at(url: str, **options: Any) -> Saver:
     except ValueError as error:
         raise CommandError(str(error)) from error
     name = getattr(getattr(saver, "_database", None), "name", None)
-    if name is not None and not _file(name).is_file():
+    if name is not None and not create and not _file(name).is_file():
         raise CommandError(f"there is no database {name}")
     try:
         run_blocking(saver.blocking().threads(after=None, limit=1))
