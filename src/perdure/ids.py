@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NewType
 
+from perdure.constants import CONF
 from perdure.errors import CorruptRecord, InvalidConfig, WrongType
 
 ThreadId = NewType("ThreadId", str)
@@ -97,6 +98,24 @@ def _process_node() -> str:
         random = int.from_bytes(os.urandom(6), "big") | 0x010000000000
         _node = (pid, f"{random:012x}")
     return _node[1]
+
+
+def conf_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """A config's `configurable`, which addresses a thread and its checkpoints; empty if there is none.
+
+    Raises:
+        InvalidConfig: one of them is no dict.
+    """
+    if not config:
+        return {}
+    if not isinstance(config, Mapping):
+        raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {type(config).__name__}")
+    conf = config.get(CONF, {})
+    if not isinstance(conf, Mapping):
+        raise InvalidConfig(
+            f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {type(conf).__name__}", key=CONF
+        )
+    return conf
 
 
 def address_text(conf: Mapping[str, Any], key: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from perdure import END, START, InMemorySaver, StateGraph
+from perdure.checkpoint.base import empty_checkpoint
+from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidArgument, InvalidConfig, InvalidGraph, InvalidUpdateError
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -106,3 +108,28 @@ def test_P50_a_lease_that_is_no_number_of_seconds(seconds: Any):
 def test_P50_keys_to_persist_that_are_no_list(keys: Any):
     with pytest.raises(TypeError, match="persist is a list"):
         InMemorySaver(persist=keys)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("t", "a config is a dict"),
+        (["t"], "a config is a dict"),
+        ({"configurable": "t"}, "must be a dict"),
+        (None, "names no thread"),
+    ],
+)
+def test_P50_a_saver_refuses_a_config_that_is_none(saver: Saver, config: Any, says: str):
+    calls = (
+        lambda: saver.get_tuple(config),
+        lambda: saver.pin(config, "name"),
+        lambda: saver.put(config, empty_checkpoint(), {}, {}),
+        lambda: saver.put_writes(config, [("a", 1)], "task"),
+    )
+    for call in calls:
+        with pytest.raises(InvalidConfig, match=says):
+            call()
+    if config is not None:
+        for listing in (lambda: saver.list(config), lambda: saver.list(None, before=config)):
+            with pytest.raises(InvalidConfig, match=says):
+                list(listing())

@@ -48,7 +48,7 @@ from perdure.checkpoint.serde.base import SerializerProtocol
 from perdure.clock import Clock, iso_of
 from perdure.constants import CONF, ERROR, INTERRUPT, NO_WRITES, RESUME
 from perdure.errors import CorruptRecord, InvalidConfig, ThreadDeleted, UnknownCheckpoint
-from perdure.ids import address_text, task_id, thread_text, ticks_in, unix_ns_of
+from perdure.ids import address_text, conf_of, task_id, thread_text, ticks_in, unix_ns_of
 from perdure.types import RunnableConfig
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Exchange:
         if limit is not None and limit < 0:
             raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
         left = limit
-        async for loaded in self._rows({} if config is None else config.get(CONF) or {}, before, limit):
+        async for loaded in self._rows(conf_of(config), before, limit):
             if left == 0:
                 return
             found = self.shown(loaded)
@@ -116,7 +116,7 @@ class Exchange:
         if namespace is not None:
             namespace = address_text(conf, "checkpoint_ns") or ROOT_NS
         only = address_text(conf, "checkpoint_id") or None
-        before_id = None if before is None else address_text(before.get(CONF) or {}, "checkpoint_id") or None
+        before_id = None if before is None else address_text(conf_of(before), "checkpoint_id") or None
         size = PAGE if limit is None else max(1, min(PAGE, limit))
         async for thread in self._threads(conf):
             number = None if before_id is None else await self._records.number_of(thread, before_id)
@@ -369,10 +369,10 @@ def address(config: RunnableConfig) -> tuple[str, str, str | None]:
     """Thread, namespace and checkpoint that a config names.
 
     Raises:
-        InvalidConfig: it names no thread, or the namespace or the checkpoint's id is no text.
+        InvalidConfig: it is none, names no thread, or the namespace or the checkpoint's id is no text.
         WrongType: the thread's id is not text.
     """
-    conf = config.get(CONF) or {}
+    conf = conf_of(config)
     if conf.get("thread_id") is None:
         raise InvalidConfig("the config names no thread: {'configurable': {'thread_id': ...}}", key="thread_id")
     namespace, checkpoint = address_text(conf, "checkpoint_ns"), address_text(conf, "checkpoint_id")

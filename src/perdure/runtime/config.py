@@ -8,7 +8,7 @@ from typing import Any
 from perdure.constants import CONF, DEFAULT_RECURSION_LIMIT
 from perdure.errors import InvalidConfig, MissingThreadId
 from perdure.hints import meant
-from perdure.ids import address_text, thread_text
+from perdure.ids import address_text, conf_of, thread_text
 from perdure.types import RunnableConfig
 
 KNOWN_KEYS = ("tags", "metadata", "callbacks", "run_name", "run_id", "max_concurrency", "recursion_limit", CONF)
@@ -36,8 +36,7 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
     """
     if not config:
         return {}
-    if not isinstance(config, Mapping):
-        raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {type(config).__name__}")
+    conf_of(config)
     for key in config:
         if key not in KNOWN_KEYS:
             raise InvalidConfig(
@@ -54,11 +53,7 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
 
 
 def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
-    conf = config.get(CONF, {})
-    if not isinstance(conf, Mapping):
-        raise InvalidConfig(
-            f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {type(conf).__name__}", key=CONF
-        )
+    conf = conf_of(config)
     for name in ("checkpoint_ns", "checkpoint_id", "branch"):
         address_text(conf, name)
     metadata = config.get("metadata")
