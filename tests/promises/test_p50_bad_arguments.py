@@ -8,15 +8,17 @@ import pytest
 
 from perdure import END, START, InMemorySaver, StateGraph
 from perdure.checkpoint.base import empty_checkpoint
+from perdure.checkpoint.retention import Retention
 from perdure.checkpoint.saver import Saver
-from perdure.errors import InvalidArgument, InvalidConfig, InvalidGraph, InvalidUpdateError
+from perdure.errors import InvalidArgument, InvalidConfig, InvalidGraph, InvalidUpdateError, WrongType
+from tests.promises.ways import Way
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
-def number_graph(**options: Any) -> Any:
+def number_graph(saver: Saver | None = None, **options: Any) -> Any:
     drawing = StateGraph(int).add_node("a", lambda number: number + 1).add_edge(START, "a").add_edge("a", END)
-    return drawing.compile(InMemorySaver(), **options)
+    return drawing.compile(saver or InMemorySaver(), **options)
 
 
 def with_conf(**more: Any) -> Any:
@@ -133,3 +135,33 @@ def test_P50_a_saver_refuses_a_config_that_is_none(saver: Saver, config: Any, sa
         for listing in (lambda: saver.list(config), lambda: saver.list(None, before=config)):
             with pytest.raises(InvalidConfig, match=says):
                 list(listing())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "options", "says"),
+    [
+        ("prune", (["chat"],), {}, r"prune\(threads=\['chat'\], keep_last=1\)"),
+        ("prune", (["chat"],), {"strategy": "keep_latest"}, r"no argument 'strategy': prune\(threads="),
+        ("prune", (), {"keep_last": 1, "threads": 5}, r"threads is a list, got int; for example threads=\['ada', 'bob'\]"),
+        ("prune", (), {"keep_last": 1, "threads": "chat"}, "thread= is for one"),
+        ("prune", (), {"keep_last": 1, "thread": ["chat"]}, "thread_id must be text"),
+        ("sweep", ("user-7:",), {}, r"sweep\(thread_prefix='user-7:'\)"),
+        ("sweep", (), {"thread_prefix": 5}, "thread_prefix must be text, got int"),
+        ("list_threads", ("idle",), {}, r"by name, and got str without one: list_threads\(status="),
+    ],
+)
+def test_P50_a_saver_says_how_its_methods_are_called(
+    way: Way, saver: Saver, name: str, arguments: Any, options: Any, says: str
+):
+    saver.retention = (Retention(keep_last=1),)
+    for _ in range(2):
+        number_graph(saver).invoke(1, CONFIG)
+    with pytest.raises(WrongType, match=says):
+        way._do(saver, name, *arguments, **options)
+    assert len(list(saver.list(CONFIG))) == 6
+
+
+def test_P50_namespaces_that_are_no_list(saver: Saver):
+    names: Any = 5
+    with pytest.raises(InvalidConfig, match="namespaces must be a list of names"):
+        saver.prune(keep_last=1, namespaces=names)

@@ -50,7 +50,7 @@ class Retention:
             raise InvalidConfig(f"max_bytes must be a whole number from 1 on, got {self.max_bytes!r}", key="max_bytes")
         for name in ("older_than", "thread_ttl"):
             nanoseconds_of(getattr(self, name), name)
-        if isinstance(self.namespaces, str) or not all(isinstance(name, str) for name in self.namespaces or ()):
+        if not _are_names(self.namespaces):
             raise InvalidConfig(
                 f"namespaces must be a list of names, such as ['', 'research'], got {self.namespaces!r}", key="namespaces"
             )
@@ -73,6 +73,12 @@ class Retention:
         """Only what was made before this may go; None: whenever."""
         age = nanoseconds_of(self.older_than, "older_than")
         return None if age is None else now_ns - age
+
+
+def _are_names(given: Any) -> bool:
+    if given is None:
+        return True
+    return isinstance(given, Iterable) and not isinstance(given, str) and all(isinstance(name, str) for name in given)
 
 
 @dataclass(slots=True)

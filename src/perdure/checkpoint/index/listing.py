@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from perdure.bridge import run_blocking
+from perdure.checkpoint.by_name import by_name
 
 if TYPE_CHECKING:
     from perdure.checkpoint.index.thread_info import Page, RunInfo, ThreadInfo
     from perdure.checkpoint.index.threads import Index, Order
     from perdure.checkpoint.records import Status
+
+LIST = "list_threads(status='interrupted') lists the threads that ask something, list_threads(thread_prefix='user-7:') those of a prefix"
 
 
 class HasIndex:
@@ -27,7 +30,7 @@ class HasIndex:
 
     def list_threads(
         self,
-        *,
+        *others: Never,
         status: Status | Collection[Status] | None = None,
         metadata: Mapping[str, Any] | None = None,
         updated_after: datetime | None = None,
@@ -53,8 +56,10 @@ class HasIndex:
             cursor: `page.cursor` of the page before, of the same list.
 
         Raises:
+            WrongType: an argument is of the wrong type, or was given without its name.
             InvalidConfig: a condition that cannot be met by any thread, a limit that is no positive number, a wrong cursor.
         """
+        by_name("list_threads", others, {}, LIST)
         given = {
             "status": status,
             "metadata": metadata,
@@ -66,7 +71,7 @@ class HasIndex:
 
     async def alist_threads(
         self,
-        *,
+        *others: Never,
         status: Status | Collection[Status] | None = None,
         metadata: Mapping[str, Any] | None = None,
         updated_after: datetime | None = None,
@@ -77,6 +82,7 @@ class HasIndex:
         cursor: str | None = None,
     ) -> Page[ThreadInfo]:
         """`list_threads` for async code."""
+        by_name("alist_threads", others, {}, LIST)
         given = {
             "status": status,
             "metadata": metadata,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from perdure.bridge import run_blocking
+from perdure.checkpoint.by_name import by_name, listed
 from perdure.checkpoint.integrity.receipt import Receipt
 from perdure.checkpoint.integrity.verifying import Verified, verify
 from perdure.checkpoint.over_records import OverRecords
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
     from perdure.types import RunnableConfig
 
+PRUNE = (
+    "prune(threads=['chat'], keep_last=1) keeps the newest checkpoint of thread 'chat', prune(keep_last=1) that of each thread; "
+    "delete_thread('chat') takes it away altogether"
+)
+
 
 class Upkeep(OverRecords):
     """The part of a saver of this library that is about whole threads and what they keep.
@@ -36,7 +42,7 @@ class Upkeep(OverRecords):
 
     def prune(
         self,
-        *,
+        *others: Never,
         keep_last: int | None = None,
         older_than: Age | None = None,
         max_bytes: int | None = None,
@@ -45,6 +51,7 @@ class Upkeep(OverRecords):
         threads: Iterable[Any] | None = None,
         dry_run: bool = False,
         batch: int = BATCH,
+        **unknown: Never,
     ) -> Pruned:
         """Take old checkpoints away, with all that only they refer to, and give the space back.
 
@@ -67,15 +74,17 @@ class Upkeep(OverRecords):
 
         Raises:
             InvalidConfig: a number is not positive, or nothing says what may go.
+            WrongType: an argument is of the wrong type, or was given without its name.
             UnknownThread: there is no such thread; nothing was taken away, of the others neither.
             SaveFailed: the database failed; the batches before are gone, the rest is as it was.
         """
+        by_name("prune", others, unknown, PRUNE)
         given = (keep_last, older_than, namespaces, max_bytes)
         return run_blocking(self._pruner(self.blocking(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads)))
 
     async def aprune(
         self,
-        *,
+        *others: Never,
         keep_last: int | None = None,
         older_than: Age | None = None,
         max_bytes: int | None = None,
@@ -84,12 +93,14 @@ class Upkeep(OverRecords):
         threads: Iterable[Any] | None = None,
         dry_run: bool = False,
         batch: int = BATCH,
+        **unknown: Never,
     ) -> Pruned:
         """See `prune`."""
+        by_name("aprune", others, unknown, PRUNE)
         given = (keep_last, older_than, namespaces, max_bytes)
         return await self._pruner(self.suspending(), given, dry_run=dry_run, batch=batch).threads(_named(thread, threads))
 
-    def sweep(self, *, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
+    def sweep(self, *others: Never, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
         """Apply the saver's retention policy to all threads: prune their checkpoints, and delete threads whose time has come.
 
         Nothing applies a policy by itself. Call this from time to time, from one place or from several.
@@ -101,13 +112,16 @@ class Upkeep(OverRecords):
 
         Raises:
             InvalidConfig: the saver has no policy.
+            WrongType: the prefix is no text, or an argument was given without its name.
             SaveFailed: the database failed; the batches before are gone, the rest is as it was.
         """
+        _check_prefix("sweep", others, thread_prefix)
         swept = run_blocking(self._sweeper(self.blocking(), dry_run=dry_run, batch=batch).threads(None, thread_prefix))
         return self._forgotten(swept)
 
-    async def asweep(self, *, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
+    async def asweep(self, *others: Never, thread_prefix: str = "", dry_run: bool = False, batch: int = BATCH) -> Pruned:
         """See `sweep`."""
+        _check_prefix("asweep", others, thread_prefix)
         swept = await self._sweeper(self.suspending(), dry_run=dry_run, batch=batch).threads(None, thread_prefix)
         return self._forgotten(swept)
 
@@ -220,7 +234,7 @@ def _named(thread: Any, threads: Iterable[Any] | None) -> list[str] | None:
 
     Raises:
         InvalidConfig: both are given.
-        TypeError: an id is no text.
+        WrongType: an id is no text, or `threads` is no list.
     """
     if thread is not None and threads is not None:
         raise InvalidConfig("prune takes thread= or threads=, not both", key="thread")
@@ -228,4 +242,11 @@ def _named(thread: Any, threads: Iterable[Any] | None) -> list[str] | None:
         return [thread_text(thread)]
     if isinstance(threads, str):
         raise WrongType("threads= is a list of thread ids; thread= is for one")
-    return None if threads is None else [thread_text(one) for one in threads]
+    ids = listed(threads, "threads", "['ada', 'bob']")
+    return None if ids is None else [thread_text(one) for one in ids]
+
+
+def _check_prefix(called: str, others: tuple[object, ...], prefix: Any) -> None:
+    by_name(called, others, {}, f"{called}(thread_prefix='user-7:') sweeps the threads whose ids begin with it")
+    if not isinstance(prefix, str):
+        raise WrongType(f"thread_prefix must be text, got {type(prefix).__name__}")

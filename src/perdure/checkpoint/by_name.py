@@ -1,0 +1,39 @@
+"""Arguments that a method takes by name only, and by names that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perdure.errors import WrongType
+
+
+def by_name(called: str, others: Iterable[object], unknown: Mapping[str, object], instead: str) -> None:
+    """Refuse what a method was given without a name, or by one that it does not know.
+
+    Args:
+        called: the method.
+        others: what it was given without a name.
+        unknown: what it was given by other names.
+        instead: how it is called.
+
+    Raises:
+        WrongType: there is something.
+    """
+    for word in unknown:
+        raise WrongType(f"{called}() has no argument {word!r}: {instead}")
+    for value in others:
+        raise WrongType(f"{called}() takes its arguments by name, and got {type(value).__name__} without one: {instead}")
+
+
+def listed(given: Any, name: str, example: str) -> list[Any] | None:
+    """The elements of an argument that is a list; None: it was not given.
+
+    Raises:
+        WrongType: it is none.
+    """
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise WrongType(f"{name} is a list, got {type(given).__name__}; for example {name}={example}")
+    return list(given)
