@@ -132,9 +132,9 @@ def test_P50_a_saver_refuses_a_config_that_is_none(saver: Saver, config: Any, sa
         with pytest.raises(InvalidConfig, match=says):
             call()
     if config is not None:
-        for listing in (lambda: saver.list(config), lambda: saver.list(None, before=config)):
+        for options in ({"config": config}, {"config": None, "before": config}):
             with pytest.raises(InvalidConfig, match=says):
-                list(listing())
+                list(saver.list(**options))
 
 
 @pytest.mark.parametrize(
