@@ -21,7 +21,7 @@ from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.transfer import flow
 from perdure.checkpoint.transfer.flow import Source, contents_of
 from perdure.checkpoint.transfer.port import movable
-from perdure.errors import InvalidConfig, SaveFailed, ThreadBusy, ThreadExists, UnknownThread
+from perdure.errors import InvalidArgument, InvalidConfig, SaveFailed, ThreadBusy, ThreadExists, UnknownThread, WrongType
 from perdure.graph import START, StateGraph
 from perdure.graph.message import add_messages
 from perdure.testing.saver_suite.rows import Writer
@@ -189,6 +189,22 @@ def test_P29_what_is_not_there_cannot_be_copied(saver: Saver, way: Way, tmp_path
         do(way, perdure.copy_all, saver, object())
     with pytest.raises(FileNotFoundError):
         do(way, saver.import_thread, tmp_path / "none")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", b"file"])
+def test_P50_a_path_that_cannot_be_one_is_refused_before_anything_is_read(saver: Saver, way: Way, path: Any):
+    with pytest.raises((InvalidArgument, WrongType)) as caught:
+        do(way, saver.export_thread, "a", path)
+    assert "path" in str(caught.value)
+    with pytest.raises(type(caught.value)):
+        do(way, saver.import_thread, path)
+
+
+def test_P50_a_file_that_is_open_the_other_way_round_says_how_to_open_it(saver: Saver, way: Way, tmp_path: Path):
+    with (tmp_path / "file").open("wb") as file, pytest.raises(WrongType, match=r"'rb'\), not BufferedWriter in mode 'wb'"):
+        do(way, saver.import_thread, file)
+    with (tmp_path / "file").open("rb") as file, pytest.raises(WrongType, match=r"'wb'\), not BufferedReader in mode 'rb'"):
+        do(way, saver.export_thread, "a", file)
 
 
 def test_P29_a_running_thread_is_refused_and_one_whose_process_died_is_not(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar, TypeVarTuple
 
 from perdure.checkpoint.transfer.file_format import FileReader, FileWriter
-from perdure.errors import CorruptRecord, WrongType
+from perdure.errors import CorruptRecord, InvalidArgument, WrongType
 from perdure.failpoints import failpoint
 
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class OutFile:
 
     Raises:
         WrongType: it is neither.
+        InvalidArgument: the path cannot be one.
     """
 
     def __init__(self, target: Any) -> None:
@@ -102,6 +103,7 @@ class InFile:
 
     Raises:
         WrongType: it is neither.
+        InvalidArgument: the path cannot be one.
     """
 
     def __init__(self, source: Any) -> None:
@@ -134,11 +136,19 @@ class InFile:
 
 def _path(target: Any, method: str) -> Path | None:
     if isinstance(target, (str, os.PathLike)):
-        return Path(target)
-    if isinstance(target, io.TextIOBase) or not hasattr(target, method):
+        name = os.fspath(target)
+        if isinstance(name, str) and name and "\x00" not in name:
+            return Path(name)
+        raise InvalidArgument(f"the path of a file is text that is not empty and holds no NUL character, got {name!r}")
+    is_able = getattr(
+        target, "readable" if method == "read" else "writable", None
+    )  # not every object that one can read from has it
+    if isinstance(target, io.TextIOBase) or not hasattr(target, method) or (callable(is_able) and not is_able()):
+        mode = "rb" if method == "read" else "wb"
         raise WrongType(
-            f"a thread is exported to and imported from a path or a file that is open for bytes, not {type(target).__name__}: "
-            "for example open('thread.perdure', 'rb')"
+            f"a thread is {'imported from' if method == 'read' else 'exported to'} a path or a file that is open for bytes, such as "
+            f"open('thread.perdure', {mode!r}), not {type(target).__name__}"
+            + (f" in mode {target.mode!r}" if isinstance(getattr(target, "mode", None), str) else "")
         )
     return None
 
