@@ -153,6 +153,7 @@ with open_saver("sqlite", path) as saver:
         "name_branch": lambda: way._do(graph, "name_branch", on(), "side"),
         "drop_branch": lambda: way._do(graph, "drop_branch", on(), "side"),
         "put": lambda: way.put(saver, on(), foreign_checkpoint({"log": ["x"]}), {}, {"log": 1}),
+        "resume_all": lambda: way._do(graph, "resume_all"),
         "get_state": lambda: way.state(graph, on()),
         "history": lambda: way.history(graph, on()),
         "get_tuple": lambda: way._do(saver, "get_tuple", on()),
@@ -173,7 +174,17 @@ def test_P4_a_new_file_whose_tables_cannot_be_made_fails_who_writes_and_tells_wh
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=50)
     told, ran, log = json.loads(done.stdout)
     reads = ["get_state", "history", "get_tuple"]
-    writes = ["invoke", "stream", "go on", "update_state", "update_state inside", "name_branch", "drop_branch", "put"]
+    writes = [
+        "invoke",
+        "stream",
+        "go on",
+        "update_state",
+        "update_state inside",
+        "name_branch",
+        "drop_branch",
+        "put",
+        "resume_all",
+    ]
     assert list(told) == [*writes, *reads]
     for name, (error, code, thread, cause, text, notes) in told.items():
         assert cause == "OperationalError"
@@ -181,7 +192,7 @@ def test_P4_a_new_file_whose_tables_cannot_be_made_fails_who_writes_and_tells_wh
         if name in reads:
             assert error == "OperationalError"
         else:
-            assert (error, code, thread) == ("SaveFailed", "SAVE_FAILED", "t")
+            assert (error, code, thread) == ("SaveFailed", "SAVE_FAILED", None if name == "resume_all" else "t")
             assert "Nothing was stored; mend the cause and try again" in text
             assert str(tmp_path) in text
     assert (ran, log) == ([], ["a"]), "nothing ran, and with room again the same saver goes on"

@@ -88,12 +88,13 @@ async def attempt(call: Awaitable[T], what: str, then: str, thread: str | None =
         raise failed(what, error, then, thread) from error
 
 
-async def begin(call: Awaitable[T], thread: str) -> T:
+async def begin(call: Awaitable[T], thread: str | None, what: str | None = None) -> T:
     """The first question of a run, or of another call that is to store something: of a database that may have to be made for it.
 
     Args:
         call: the question, and the answer to it.
-        thread: about which it is.
+        thread: about which it is, if it is about one.
+        what: what could not be done, if it fails; None: saving the thread.
 
     Raises:
         SaveFailed: the tables could not be made; `__cause__` says how. Any other error is raised as it is.
@@ -102,7 +103,7 @@ async def begin(call: Awaitable[T], thread: str) -> T:
         return await call
     except Exception as error:
         if getattr(error, _UNMADE, False):
-            raise failed(f"thread {thread!r} could not be saved", error, NOTHING, thread) from error
+            raise failed(what or f"thread {thread!r} could not be saved", error, NOTHING, thread) from error
         raise
 
 

@@ -16,6 +16,7 @@ from perdure.checkpoint.index.records import ThreadFilter
 from perdure.checkpoint.index.threads import Index
 from perdure.checkpoint.records import ROOT_NS
 from perdure.checkpoint.saver import Saver
+from perdure.checkpoint.saving import begin
 from perdure.constants import CONF, DEFAULT_NAME
 from perdure.engine.options import Options
 from perdure.engine.runners.blocking import BlockingRunner
@@ -41,6 +42,8 @@ PAGE = 64
 """Threads that are asked for at a time."""
 AT_ONCE = 8
 """Runs that are taken up at a time."""
+
+NOT_FOUND = "the runs to take up could not be looked for"
 
 ContextFor = Callable[["ThreadInfo"], Any]
 
@@ -133,6 +136,7 @@ class HasRecovery:
 
         Raises:
             InvalidConfig: the graph has no saver, or one that keeps no leases.
+            SaveFailed: the tables of a new database could not be made.
         """
         index = self._recoverable(config, durability, max_concurrency, blocking=True)
         found = run_blocking(_found(index, self.program, stalled=stalled))
@@ -196,7 +200,8 @@ async def _found(index: Index, program: Program, *, stalled: bool) -> list[_Foun
     after = None
     records = index.records()
     wanted: tuple[Status, ...] = ("busy", "interrupted")
-    while rows := await records.threads(after=after, limit=PAGE, wanted=ThreadFilter(statuses=wanted, graph=program.name)):
+    ours = ThreadFilter(statuses=wanted, graph=program.name)
+    while rows := await begin(records.threads(after=after, limit=PAGE, wanted=ours), None, NOT_FOUND):
         for row in rows:
             one = await _looked_into(index, row, stalled=stalled)
             if one is not None:
