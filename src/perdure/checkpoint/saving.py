@@ -12,11 +12,24 @@ FAULTS = (CorruptRecord, InvalidArgument, InvalidCall, WrongType)
 """Errors of this library that a saver raises because of itself, or of its file, and not of what it was asked."""
 
 RESUME = "resume with invoke(None, config)"
-NOTHING = "Nothing was stored; mend the cause and try again"
-AS_IT_WAS = "It is as it was; mend the cause and try again"
+INTACT = "What was stored before is intact"
 _UNMADE = "_perdure_unmade"
 
 T = TypeVar("T")
+
+
+def standing(how: str, then: str = "try again") -> str:
+    """How things stand after a failed save, and what to do."""
+    return f"{how}; mend the cause and {then}"
+
+
+NOTHING = standing("Nothing was stored")
+AS_IT_WAS = standing("It is as it was")
+
+
+def not_found(what: str) -> str:
+    """What could not be done where the database could not tell which threads, or runs, are concerned."""
+    return f"the {what} could not be looked for"
 
 
 async def save(records: RecordStore, commit: Commit, *, what: str = "saved", then: str = RESUME) -> None:
@@ -49,7 +62,7 @@ def not_saved(commit: Commit, error: BaseException, *, what: str = "saved", then
     return failed(
         f"thread {commit.thread!r} could not be {what}",
         error,
-        f"What was stored before is intact; mend the cause and {then}",
+        standing(INTACT, then),
         commit.thread,
     )
 

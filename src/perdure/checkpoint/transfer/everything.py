@@ -7,16 +7,16 @@ from typing import Any
 
 from perdure.bridge import run_blocking
 from perdure.checkpoint.saver import Saver
-from perdure.checkpoint.saving import attempt, is_of_database
-from perdure.checkpoint.transfer.flow import Source, contents_of, copied, has
+from perdure.checkpoint.saving import attempt, is_of_database, not_found, standing
+from perdure.checkpoint.transfer.flow import AGAIN, Source, contents_of, copied, has
 from perdure.checkpoint.transfer.port import MovableRecords, movable
 from perdure.clock import Clock
 from perdure.errors import PerdureError, ThreadExists, WrongType
 
 PAGE = 64
 """Threads that are asked for at a time."""
-NOT_FOUND = "the threads to copy could not be looked for"
-CALL_AGAIN = "What was copied before is there; mend the cause and call this again"
+NOT_FOUND = not_found("threads to copy")
+SOME_COPIED = standing("What was copied before is there", AGAIN)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def _check(*savers: Any) -> None:
 async def _all(source: MovableRecords, target: MovableRecords, clock: Clock) -> CopyReport:
     report = CopyReport()
     after: str | None = None
-    while page := await attempt(source.threads(after=after, limit=PAGE), NOT_FOUND, CALL_AGAIN):
+    while page := await attempt(source.threads(after=after, limit=PAGE), NOT_FOUND, SOME_COPIED):
         for row in page:
             try:
                 await _one(source, target, row.thread, clock, report)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from perdure.checkpoint.leases import identity, lease
 from perdure.checkpoint.records import ThreadRow
-from perdure.checkpoint.saving import attempt
+from perdure.checkpoint.saving import attempt, standing
 from perdure.checkpoint.survey import BUDGET, Stretch
 from perdure.checkpoint.transfer.arrivals import exists
 from perdure.checkpoint.transfer.connections import InFile, OutFile, Work
@@ -21,7 +21,8 @@ from perdure.errors import SaveFailed, ThreadBusy, UnknownThread
 
 T = TypeVar("T")
 
-NOTHING_STORED = "Nobody sees any of it; mend the cause and call this again"
+AGAIN = "call this again"
+NOTHING_STORED = standing("Nobody sees any of it", AGAIN)
 
 
 class Source:

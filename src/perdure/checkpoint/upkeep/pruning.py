@@ -16,7 +16,7 @@ from perdure.checkpoint.leases import lease
 from perdure.checkpoint.reading import folded
 from perdure.checkpoint.records import CheckpointRow, Commit, Entry, StaleLoad, ThreadRow
 from perdure.checkpoint.retention import Pruned, Retention, nanoseconds_of
-from perdure.checkpoint.saving import attempt, save
+from perdure.checkpoint.saving import INTACT, attempt, not_found, save, standing
 from perdure.checkpoint.survey import BUDGET, Removal
 from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
@@ -36,10 +36,11 @@ PAGE = 1000
 """Threads that are read at a time."""
 RECLAIMED = 1 << 22
 """Bytes that are given back at a time: other callers wait that long."""
-NOT_FOUND = "the threads to prune could not be looked for"
+AGAIN = "prune again"
+NOT_FOUND = not_found("threads to prune")
+NOT_PRUNED = standing(INTACT, AGAIN)
 NOT_RECLAIMED = "threads were pruned, but the room that they left could not be given back"
-INTACT = "What was stored before is intact; mend the cause and prune again"
-PRUNE_AGAIN = "It is used for what is stored next; mend the cause and prune again to give it back"
+RECLAIM_AGAIN = standing("It is used for what is stored next", f"{AGAIN} to give it back")
 TRIES = 5
 """How often a thread that others write to is looked at again before it counts as busy."""
 
@@ -84,7 +85,7 @@ class Pruner:
         total = Pruned(dry_run=self._dry_run)
         async for row in self._rows(names, prefix):
             total.add(await self._expired(row) or await self.thread(row))
-        while not self._dry_run and (freed := await attempt(self._records.reclaim(RECLAIMED), NOT_RECLAIMED, PRUNE_AGAIN)):
+        while not self._dry_run and (freed := await attempt(self._records.reclaim(RECLAIMED), NOT_RECLAIMED, RECLAIM_AGAIN)):
             total.reclaimed += freed
         return total
 
@@ -95,7 +96,7 @@ class Pruner:
             return
         after: str | None = None
         wanted = ThreadFilter(prefix=prefix)
-        while rows := await attempt(self._records.threads(after=after, limit=PAGE, wanted=wanted), NOT_FOUND, INTACT):
+        while rows := await attempt(self._records.threads(after=after, limit=PAGE, wanted=wanted), NOT_FOUND, NOT_PRUNED):
             for row in rows:
                 yield row
             after = rows[-1].thread
@@ -113,7 +114,7 @@ class Pruner:
         return [row for row in found.values() if row is not None]
 
     async def _asked(self, call: Awaitable[T], thread: str) -> T:
-        return await attempt(call, f"thread {thread!r} could not be pruned", INTACT, thread)
+        return await attempt(call, f"thread {thread!r} could not be pruned", NOT_PRUNED, thread)
 
     # -- whole threads ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +213,7 @@ class Pruner:
             count(done, outline, removed)
 
     async def _save(self, commit: Commit) -> None:
-        await save(self._records, commit, what="pruned", then="prune again")
+        await save(self._records, commit, what="pruned", then=AGAIN)
 
     async def _rewritten(self, thread: str, rewrites: Sequence[Rewrite]) -> list[CheckpointRow]:
         """The rows as they are to be: what they say is the same, on other ancestors."""

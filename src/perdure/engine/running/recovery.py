@@ -16,7 +16,7 @@ from perdure.checkpoint.index.records import ThreadFilter
 from perdure.checkpoint.index.threads import Index
 from perdure.checkpoint.records import ROOT_NS
 from perdure.checkpoint.saver import Saver
-from perdure.checkpoint.saving import begin
+from perdure.checkpoint.saving import begin, not_found
 from perdure.constants import CONF, DEFAULT_NAME
 from perdure.engine.options import Options
 from perdure.engine.runners.blocking import BlockingRunner
@@ -43,7 +43,7 @@ PAGE = 64
 AT_ONCE = 8
 """Runs that are taken up at a time."""
 
-NOT_FOUND = "the runs to take up could not be looked for"
+NOT_FOUND = not_found("runs to take up")
 
 ContextFor = Callable[["ThreadInfo"], Any]
 
