@@ -198,6 +198,26 @@ def test_P2_a_result_that_cannot_be_stored_fails_its_task_only(saver: Saver, way
     assert ledger.ran.count("a") == 1
 
 
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        (
+            lambda way, graph: way.invoke(graph, {"log": [{"deep": object()}]}, on()),
+            'input[\'__start__\']["log"][0]["deep"] is a ',
+        ),
+        (lambda way, graph: way.edit(graph, on(), {"log": [object()]}), "update as '__start__'['log'][0] is a "),
+        (lambda way, graph: way.invoke(graph, {"log": []}, on()), "update of node 'a'['log'][0][1] is a "),
+    ],
+    ids=["input", "edit", "node"],
+)
+def test_P30_a_value_that_cannot_be_stored_is_told_with_its_path_once(saver: Saver, way: Way, does: Any, says: str):
+    graph = chain(("a", way.node(lambda _: {"log": [(1, object())]}))).compile(checkpointer=saver)
+    with pytest.raises(NotStorable) as caught:
+        does(way, graph)
+    assert str(caught.value).startswith(says)
+    assert (caught.value.key, caught.value.thread) == (says.removesuffix(" is a "), "t")
+
+
 def test_P2_finished_siblings_of_a_pause_are_not_run_again(saver: Saver, way: Way, ledger: Ledger):
     graph = abreast(("a", ledger.node("a")), ("b", ledger.node("b", lambda: interrupt("?")))).compile(checkpointer=saver)
     way.invoke(graph, {"log": []}, on())

@@ -189,10 +189,16 @@ class Encoding:
     def _named(self, error: NotStorable, where: str | Task, key: str) -> NotStorable:
         """The error, which says where the value was."""
         place = where if isinstance(where, str) else f"update of node {where.node.name!r}"
-        error.key = path = f"{place}[{key!r}]{error.key or ''}"
-        error.thread = error.thread or self._session.thread
-        error.message = error.args[0] if path in str(error) else f"{path}: {error.message}"
-        return error
+        return placed(error, f"{place}[{key!r}]", self._session.thread)
+
+
+def placed(error: NotStorable, where: str, thread: str) -> NotStorable:
+    """The error of a serializer, which begins with the path inside the value: told with the place of the value, and the path once."""
+    inside = error.key or ""
+    error.message = where + (error.message if inside and error.message.startswith(inside) else f": {error.message}")
+    error.key = where + inside
+    error.thread = error.thread or thread
+    return error
 
 
 def _into(row: WriteRow, items: list[WriteItem], at: int) -> Callable[[Form], None]:

@@ -15,6 +15,7 @@ from perdure.checkpoint.records import RESULT, Packed, WriteItem, WriteRow
 from perdure.constants import NS_END, NS_SEP, PUSH, RETURN
 from perdure.engine.deciding.known_calls import Known, KnownCalls, digest_of
 from perdure.engine.deciding.resume import enters, memories_of
+from perdure.engine.storing.encoding import placed
 from perdure.engine.tasks.task import Task
 from perdure.errors import NotStorable
 from perdure.failpoints import failpoint
@@ -234,11 +235,8 @@ def _rows(journal: Journal, session: Session, call: CallTask) -> tuple[WriteRow,
     try:
         packed = Packed(*session.serde.dumps_typed(call.value))
     except NotStorable as error:
-        where, inside = f"result of task {call.node.name!r}", error.key or ""
-        error.message = where + (error.message if inside and error.message.startswith(inside) else f": {error.message}")
-        error.key = where + inside
         error.node = call.node.name
-        error.thread = error.thread or session.thread
+        placed(error, f"result of task {call.node.name!r}", session.thread)
         raise
     step = journal.values.step(call.value, packed)
     return WriteRow(journal.ns, call.origin, call.path, RESULT, (WriteItem(RETURN, *step.form),)), step
