@@ -17,7 +17,7 @@ from perdure.errors import CorruptRecord, MissingExtra
 from perdure.integrations.langgraph.tables import Key, PostgresTables
 from perdure.types import Command
 from tests.integrations import langgraph_shapes as shapes
-from tests.integrations.test_langgraph_import import CAPTURED, THREADS, Captured, blob, brought, history
+from tests.integrations.langgraph_stored import CAPTURED, THREADS, Captured, blob, brought, history
 from tests.promises.conftest import saver, way
 from tests.promises.ways import Way, on, rows_of
 

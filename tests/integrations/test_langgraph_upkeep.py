@@ -12,7 +12,7 @@ import pytest
 from perdure.checkpoint.saver import Saver
 from perdure.types import Command
 from tests.integrations import langgraph_shapes as shapes
-from tests.integrations.test_langgraph_import import SQLITE, THREADS, brought, history, plain
+from tests.integrations.langgraph_stored import SQLITE, THREADS, brought, history, plain
 from tests.promises.conftest import saver, way
 from tests.promises.ways import Way, on
 

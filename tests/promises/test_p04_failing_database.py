@@ -16,7 +16,7 @@ from perdure.checkpoint.saver import Saver
 from perdure.errors import SaveFailed
 from perdure.testing.faults import DatabaseDown
 from perdure.testing.wrapping import WrappingRecords, with_records
-from tests.integrations.test_langgraph_import import SQLITE, brought
+from tests.integrations.langgraph_stored import SQLITE, brought
 from tests.promises.retaining import chat, turns
 from tests.promises.ways import Way, foreign_checkpoint, on, rows_of
 
