@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import date, time, timedelta, timezone
@@ -160,6 +161,31 @@ def test_messages_become_ours():
     kept, notes = read(ext(5, "langchain_core.messages.tool", "ToolMessage", {"content": "no id of a call"}))
     assert isinstance(kept, Unresolved), "what is no message here, nor there, is not lost"
     assert "tool_call_id" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"usage_metadata": {"input_tokens": 1}}, ["usage_metadata"]),
+        ({"response_metadata": {"model": "m"}, "usage_metadata": None}, ["response_metadata"]),
+        ({"additional_kwargs": {"reasoning": "so"}}, ["additional_kwargs"]),
+        ({"additional_kwargs": {"refusal": "no", "tool_calls": None, "other": None}, "response_metadata": {}}, []),
+    ],
+)
+def test_P31_what_a_plain_message_has_no_place_for_is_told_once(given: dict[str, Any], left: list[str]):
+    fields = {"content": "hi", "type": "ai", "id": "1", **given}
+    older = {"lc": 1, "type": "constructor", "id": ["langchain", "AIMessage"], "kwargs": fields}
+    for data, tag in ((ormsgpack.packb([_message(fields)] * 3), "msgpack"), (json.dumps([older] * 3).encode(), "json")):
+        notes: Counter[str] = Counter()
+        found = Values(JsonPlusSerializer(), notes).decode(tag, data)
+        assert [one.content for one in found] == ["hi"] * 3
+        assert notes == {f"{name} of messages is left behind; messages='langchain' keeps it": 1 for name in left}
+    _, told = read(ormsgpack.packb(_message(fields)), langchain=True)
+    assert not any("left behind" in note for note in told)
+
+
+def _message(fields: dict[str, Any]) -> ormsgpack.Ext:
+    return ormsgpack.Ext(5, ormsgpack.packb(["langchain_core.messages.ai", "AIMessage", fields, "model_validate_json"]))
 
 
 def test_what_does_not_fit_its_class_is_kept():

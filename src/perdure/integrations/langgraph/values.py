@@ -152,10 +152,17 @@ class Values:
         if kind == "remove":
             return RemoveMessage(str(fields["id"]))
         try:
-            return message_of(fields, kind or str(fields.get("role")))
+            return self._plain(fields, kind or str(fields.get("role")))
         except PerdureError as error:
             self._notes[f"a message is kept as {name}: {error}"] += 1
             return self._kept(v1.MODEL, module, name, fields)
+
+    def _plain(self, fields: dict[str, Any], role: str) -> Message:
+        message = message_of(fields, role)
+        for name in left_behind(fields):
+            # Once, as each checkpoint has all messages up to it again.
+            self._notes.setdefault(f"{name} of messages is left behind; messages='langchain' keeps it", 1)
+        return message
 
     def _instance(self, code: int, module: str, name: str, content: Any) -> Any:
         codec = None if self._registry is None else self._registry.codec_named(f"{module}:{name}")
@@ -202,9 +209,13 @@ class Values:
         name = str(path[-1]) if path else ""
         kind = MESSAGES.get(name.removesuffix(_CHUNK))
         if kind and type(fields) is dict:
-            return RemoveMessage(str(fields["id"])) if kind == "remove" else message_of(fields, kind)
+            return RemoveMessage(str(fields["id"])) if kind == "remove" else self._plain(fields, kind)
         self._notes[f"{'.'.join(map(str, path))} is kept as plain data: it is of a kind that is not known here"] += 1
         return found
+
+
+_TAKEN = ("refusal", "audio", "function_call")
+"""What a `Message` has of LangChain's `additional_kwargs`."""
 
 
 def message_of(fields: dict[str, Any], role: str) -> Message:
@@ -214,13 +225,21 @@ def message_of(fields: dict[str, Any], role: str) -> Message:
         InvalidUpdateError: it is no message.
     """
     kept: dict[str, Any] = fields.get("additional_kwargs") or {}
-    given = {key: kept[key] for key in ("refusal", "audio", "function_call") if kept.get(key) is not None}
+    given = {key: kept[key] for key in _TAKEN if kept.get(key) is not None}
     given |= {key: fields[key] for key in ("content", "id", "name", "tool_call_id", "artifact") if fields.get(key) is not None}
     calls = [*(fields.get("tool_calls") or ()), *(fields.get("invalid_tool_calls") or ())]
     given["tool_calls"] = calls or kept.get("tool_calls")
     if fields.get("status") not in (None, "success"):
         given["status"] = fields["status"]
     return Message(given, role=kept.get("__openai_role__") or role)
+
+
+def left_behind(fields: dict[str, Any]) -> list[str]:
+    """What a message of LangChain says that has no place in one of ours."""
+    named = [name for name in ("usage_metadata", "response_metadata") if fields.get(name)]
+    known = {*_TAKEN, "tool_calls", "__openai_role__"}
+    more = any(key not in known and value is not None for key, value in (fields.get("additional_kwargs") or {}).items())
+    return [*named, "additional_kwargs"] if more else named
 
 
 def _family(module: str) -> str:
