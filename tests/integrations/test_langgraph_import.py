@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import shutil
 import sqlite3
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from perdure.checkpoint.saver import Saver
-from perdure.errors import CorruptRecord
+from perdure.errors import CorruptRecord, WrongType
 from perdure.integrations.langgraph import ImportReport
 from perdure.messages import Message
 from perdure.types import Command
@@ -31,6 +32,10 @@ from tests.integrations.langgraph_stored import (
     history,
 )
 from tests.promises.ways import COLOURS, SAVERS, Way, on, open_saver
+
+
+class Kind(enum.Enum):
+    SMALL = 1
 
 
 @pytest.fixture(params=SAVERS)
@@ -277,6 +282,25 @@ def test_P50_a_thread_that_is_asked_for_and_not_there_is_told(saver: Saver, way:
 def test_P50_a_target_that_is_no_saver_is_told_with_an_example(way: Way):
     with pytest.raises(TypeError, match=r"not into str: import_threads\('checkpoints\.sqlite', SqliteSaver\('threads\.db'\)\)"):
         brought(way, SQLITE, "threads.db")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"threads": "chat"}, r"threads is a list of thread ids, such as \['chat'\], not 'chat'"),
+        ({"threads": 0}, "threads is a list of thread ids"),
+        ({"types": ["Order"]}, r"types is a list of classes, such as \[Order\], not \['Order'\]"),
+        ({"types": Kind}, "types is a list of classes"),
+        ({"types": 5}, "types is a list of classes"),
+        ({"graph": object()}, r"graph is the name of a graph, such as graph\.name, not object"),
+    ],
+)
+def test_P50_what_is_no_list_and_no_name_is_told_before_anything_comes(
+    saver: Saver, way: Way, options: dict[str, Any], says: str
+):
+    with pytest.raises(WrongType, match=says):
+        brought(way, SQLITE, saver, **options)
+    assert list(saver.list_threads()) == []
 
 
 def test_messages_may_stay_those_of_langchain(saver: Saver, way: Way):

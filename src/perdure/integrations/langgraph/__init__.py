@@ -60,7 +60,7 @@ def import_threads(
         What was brought, thread by thread, and what is other than it was.
 
     Raises:
-        WrongType: the source or the saver is none.
+        WrongType: the source or the saver is none, or an argument is of another kind.
         FileNotFoundError: there is no such file.
         CorruptRecord: the database has no such tables.
         MissingExtra: it is a Postgres URL, and psycopg is not installed.
@@ -92,7 +92,14 @@ async def _import(
         )
     if messages not in ("plain", "langchain"):
         raise InvalidArgument(f"messages is 'plain' or 'langchain', not {messages!r}")
-    saver.learn(types)
+    if threads is not None and not _is_list(threads):
+        raise WrongType(f"threads is a list of thread ids, such as ['chat'], not {threads!r}")
+    classes = [*types] if _is_list(types) else [""]
+    if any(isinstance(one, str) for one in classes):
+        raise WrongType(f"types is a list of classes, such as [Order], not {types!r}")
+    if not isinstance(graph, str):
+        raise WrongType(f"graph is the name of a graph, such as graph.name, not {type(graph).__name__}")
+    saver.learn(classes)
     records = movable(saver.blocking() if isinstance(work, BlockingWork) else saver.suspending())
     tables = await work.do(open_tables, source)
     report = ImportReport()
@@ -108,6 +115,10 @@ async def _import(
     finally:
         await work.do(tables.close)
     return report
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, type))  # a class of an enum is iterable, too
 
 
 async def _one(
