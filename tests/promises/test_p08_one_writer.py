@@ -83,8 +83,10 @@ def test_P8_S15_wait_queues_behind_the_run(saver: Saver, way: Way):
 
 def test_P8_S15_waiting_has_a_limit(saver: Saver, way: Way):
     with Held(way, saver) as held:
-        with pytest.raises(ThreadBusy):
+        with pytest.raises(ThreadBusy, match=r"^thread 't' is still busy after 0\.03 seconds \(busy_timeout\): run ") as busy:
             way.invoke(held.graph, {"log": ["m2"]}, on(), on_busy="wait", busy_timeout=0.03)
+        assert "on_busy" not in str(busy.value)
+        assert (busy.value.thread, sorted(busy.value.holder)) == ("t", ["host", "pid", "run_id", "since"])
         with pytest.raises(InvalidConfig, match="on_busy"):
             way.invoke(held.graph, {"log": ["m2"]}, on(), on_busy="queue")
 

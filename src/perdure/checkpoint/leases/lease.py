@@ -6,6 +6,7 @@ whether its holder is dead or gone `checkpoint/leases/watch.py` (`Commit.over`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.checkpoint.records import Commit, Holder, LeaseMark, LeaseRow, StaleLoad, ThreadRow
@@ -23,7 +24,6 @@ def busy(thread: str, lease: LeaseRow) -> ThreadBusy:
     """The error for a thread that somebody else holds."""
     holder = lease.holder
     known: dict[str, Any] = {}
-    text = "another run"
     if holder is not None:
         known = {
             "run_id": holder.run_id,
@@ -31,13 +31,28 @@ def busy(thread: str, lease: LeaseRow) -> ThreadBusy:
             "pid": holder.pid,
             "since": iso_of(holder.since_ns),
         }
-        text = f"run {holder.run_id} (process {holder.pid} on {holder.host}, since {known['since']})"
     return ThreadBusy(
-        f"thread {thread!r} is busy: {text} holds it. Wait for it to end, pass on_busy='wait' to queue behind it, or use "
+        f"thread {thread!r} is busy: {_who(known)} holds it. Wait for it to end, pass on_busy='wait' to queue behind it, or use "
         "another thread_id",
         thread=thread,
         holder=known,
     )
+
+
+def still_busy(error: ThreadBusy, seconds: float) -> ThreadBusy:
+    """The error for a thread that somebody else held for as long as it was waited for."""
+    return ThreadBusy(
+        f"thread {error.thread!r} is still busy after {seconds:g} seconds (busy_timeout): {_who(error.holder)} holds it. Wait longer, "
+        "or use another thread_id",
+        thread=error.thread,
+        holder=error.holder,
+    )
+
+
+def _who(holder: Mapping[str, Any]) -> str:
+    if not holder:
+        return "another run"
+    return f"run {holder['run_id']} (process {holder['pid']} on {holder['host']}, since {holder['since']})"
 
 
 def forked(thread: str, holder: Holder) -> LeaseLost:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.channels.base import MISSING
 from perdure.checkpoint.index.records import ThreadFilter
-from perdure.checkpoint.leases.lease import is_free
+from perdure.checkpoint.leases.lease import is_free, still_busy
 from perdure.checkpoint.records import ROOT_NS, LeaseRow, Loaded, StaleLoad
 from perdure.checkpoint.saving import begin
 from perdure.constants import CONF, PREVIOUS
@@ -66,9 +66,9 @@ async def open_run(run: Run, given: Any, access: Access | None, wait: float | No
             if place.is_next(now()) or now() >= deadline:
                 try:
                     return await _open_saved(run, given, access)
-                except ThreadBusy:
+                except ThreadBusy as error:
                     if now() >= deadline:
-                        raise
+                        raise still_busy(error, wait) from None
             await _let_pass(run, access, place, deadline)
 
 
