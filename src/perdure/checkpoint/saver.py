@@ -66,7 +66,8 @@ class Saver(Closable, Upkeep, Movable, BaseCheckpointSaver[int]):
         keys: Any = persist
         if isinstance(keys, str) or not isinstance(keys, Iterable):
             raise WrongType(f"persist is a list of keys of config['configurable'], got {persist!r}")
-        if head_cache < 0:
+        size: Any = head_cache
+        if not isinstance(size, (int, float)) or size < 0:
             raise InvalidArgument(f"head_cache must be a number of bytes, or 0 for none, got {head_cache!r}")
         self.heads = Heads(head_cache)
         self.lease_seconds = lease_seconds

@@ -12,7 +12,7 @@ from perdure.checkpoint.records import ThreadRow
 from perdure.checkpoint.survey import BUDGET
 from perdure.checkpoint.thread_rows import decoded
 from perdure.checkpoint.transfer.raw import Place, place
-from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread
+from perdure.errors import InvalidConfig, UnknownCheckpoint, UnknownThread, WrongType
 
 if TYPE_CHECKING:
     from perdure.checkpoint.records import RecordStore
@@ -106,9 +106,14 @@ def _last(books: Books, checkpoint: str | None) -> int:
 
     Raises:
         UnknownCheckpoint: there is no such checkpoint.
+        WrongType: it is no text.
     """
     if checkpoint is None:
         return books.thread.next_n
+    if not isinstance(checkpoint, str):
+        raise WrongType(
+            f"checkpoint is the id of one, config['configurable']['checkpoint_id'], got {type(checkpoint).__name__}"
+        )
     n = next((row.n for row in books.rows.values() if row.id == checkpoint), None)
     if n is None:
         raise UnknownCheckpoint(

@@ -50,7 +50,7 @@ class Source:
         self._first = await self._records.rows(self._thread, None, BUDGET)
         row = self._first.thread
         if row is None:
-            raise UnknownThread(f"there is no thread {self._thread!r} to copy", thread=self._thread)
+            raise UnknownThread(f"there is no thread {self._thread!r} to copy or export", thread=self._thread)
         held = row.lease
         if not lease.is_free(held) and not identity.is_dead(held):
             busy = lease.busy(self._thread, held)

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 from perdure.bridge import run_blocking
 from perdure.checkpoint.over_records import OverRecords
 from perdure.checkpoint.transfer.port import movable
+from perdure.errors import ThreadExists
 from perdure.ids import thread_text
 
 if TYPE_CHECKING:
@@ -35,19 +36,19 @@ class Movable(OverRecords):
         Raises:
             UnknownThread: there is no such thread.
             ThreadBusy: a run holds it, or it was written to meanwhile. Nothing was stored.
-            ThreadExists: the other id is taken. Nothing was stored.
+            ThreadExists: the other id is taken, or is the same. Nothing was stored.
             SaveFailed: the database failed. Nothing was stored.
         """
         from perdure.checkpoint.transfer.flow import copied
 
-        target = thread_text(target_thread_id)
+        target = _another(source_thread_id, target_thread_id)
         return run_blocking(copied(self._source(source_thread_id, blocking=True), movable(self.blocking()), target, self.clock))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> Contents:
         """See `copy_thread`."""
         from perdure.checkpoint.transfer.flow import copied
 
-        target = thread_text(target_thread_id)
+        target = _another(source_thread_id, target_thread_id)
         return await copied(self._source(source_thread_id, blocking=False), movable(self.suspending()), target, self.clock)
 
     def export_thread(self, thread_id: str, file: File) -> Contents:
@@ -114,3 +115,11 @@ class Movable(OverRecords):
         from perdure.checkpoint.transfer.flow import Source
 
         return Source(movable(self.blocking() if blocking else self.suspending()), thread_text(thread), self.clock)
+
+
+def _another(source: str, target: str) -> str:
+    """The id of a copy."""
+    text = thread_text(target)
+    if text == thread_text(source):
+        raise ThreadExists(f"a thread cannot be copied onto itself: give the copy of {text!r} another id", thread=text)
+    return text

@@ -1,0 +1,54 @@
+"""P50: what savers are asked to look after cannot be meant: the error says so, and what would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.checkpoint.saver import Saver
+from perdure.errors import InvalidArgument, InvalidConfig, ThreadExists, UnknownThread, WrongType
+from tests.promises.ways import Way, chain, on, open_saver
+
+
+def thread(way: Way, saver: Saver) -> Any:
+    """A graph that has run once."""
+    graph = chain(("a", lambda state: {"log": ["a"]})).compile(checkpointer=saver)
+    way.invoke(graph, {"log": ["in"]}, on())
+    return graph
+
+
+@pytest.mark.parametrize(("name", "args"), [("pin", ("t", "name")), ("get_tuple", ("t",)), ("get", (5,))])
+def test_P50_an_id_in_place_of_a_config_is_told_what_a_config_is(saver: Saver, way: Way, name: str, args: Any):
+    graph = thread(way, saver)
+    with pytest.raises(
+        InvalidConfig, match=r"a config is a dict such as \{'configurable': \{'thread_id': '1'\}\}, got (str|int)$"
+    ):
+        way._do(saver, name, *args)
+    assert dict(graph.branches(on())) == {}
+
+
+def test_P50_verify_up_to_a_config_is_told_where_the_id_is(saver: Saver, way: Way):
+    config = way.state(thread(way, saver), on()).config
+    with pytest.raises(WrongType, match=r"the id of one, config\['configurable'\]\['checkpoint_id'\], got dict$"):
+        way._do(saver, "verify", "t", checkpoint=config)
+    assert way._do(saver, "verify", "t", checkpoint=config["configurable"]["checkpoint_id"]).ok
+
+
+@pytest.mark.parametrize("same", ["7", 7])
+def test_P50_a_copy_onto_itself_is_not_told_to_delete_the_thread(saver: Saver, way: Way, same: Any):
+    way.invoke(thread(way, saver), {"log": ["in"]}, on("7"))
+    with pytest.raises(ThreadExists, match=r"^a thread cannot be copied onto itself: give the copy of '7' another id$"):
+        way._do(saver, "copy_thread", "7", same)
+
+
+def test_P50_a_thread_that_is_not_there_to_be_exported(saver: Saver, way: Way, tmp_path: Any):
+    with pytest.raises(UnknownThread, match="no thread 'no' to copy or export"):
+        way._do(saver, "export_thread", "no", tmp_path / "no.perdure")
+
+
+@pytest.mark.parametrize("size", [None, "64 MB", -1])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_P50_a_head_cache_that_is_no_number_of_bytes(kind: str, size: Any, tmp_path: Any):
+    with pytest.raises(InvalidArgument, match="head_cache must be a number of bytes, or 0 for none, got"):
+        open_saver(kind, tmp_path, head_cache=size)
