@@ -180,6 +180,7 @@ def test_P11_threads_lists_how_they_stand(app: Any, capsys: pytest.CaptureFixtur
         (["redis://x"], "there is no saver for 'redis' URLs"),
         (["app.db", "--metadata", "user"], "KEY=VALUE"),
         (["app.db", "--updated-after", "yesterday"], "2026-01-31T12:00:00"),
+        (["app.db", "--status", "crashed"], "there is no status 'crashed': such threads are 'busy'"),
         (["app.db", "--limit", "0"], "limit"),
         (["app.db", "--cursor", "x"], "no cursor of this list"),
     ],
@@ -233,9 +234,10 @@ def test_every_command_and_option_is_in_the_reference():
         assert [option for option in options if f"`{option}" not in section and option != "--help"] == []
 
 
-def test_the_command_is_a_script_and_a_module(tmp_path: Path):
+@pytest.mark.parametrize("module", ["perdure", "perdure.cli"])
+def test_the_command_is_a_script_and_a_module(tmp_path: Path, module: str):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-W", "error", "-m", "perdure.cli", "--help"]
+    command = [sys.executable, "-W", "error", "-m", module, "--help"]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(name in done.stdout for name in COMMANDS)
     assert 'perdure = "perdure.cli:main"' in (ROOT / "pyproject.toml").read_text()

@@ -173,9 +173,16 @@ def test_P42_a_key_makes_receipts_that_need_it(graph: Any, called: Called):
     receipts = _kept(called("verify", "app.db", "--json", "--key-file", "key")[1])
     assert called("verify", "app.db", "--receipts", receipts, "--key-file", "key")[0] == 0
     code, _, complaints = called("verify", "app.db", "--receipts", receipts)
-    assert (code, "made with a key" in complaints) == (2, True)
+    assert (code, "made with a key: give it with --key-file" in complaints) == (2, True)
+    plain = _kept(called("verify", "app.db", "--json")[1])
+    complaints = called("verify", "app.db", "--receipts", plain, "--key-file", "key")[2]
+    assert "made without a key: leave --key-file out" in complaints
+    Path("hex").write_text("0" * 64 + "\n")
+    code, lines, complaints = called("verify", "app.db", "--key-file", "hex")
+    assert (code, lines) == (2, [])
+    assert "--key-file hex has 65 bytes, and a key is 16 to 64 bytes; all bytes of the file count, a newline" in complaints
     Path("short").write_bytes(b"k")
-    assert "16 to 64 bytes" in called("verify", "app.db", "--key-file", "short")[2]
+    assert "short has 1 byte, and" in called("verify", "app.db", "--key-file", "short")[2]
 
 
 def test_P42_a_thread_that_is_written_to_all_the_time_is_told(graph: Any, called: Called, monkeypatch: pytest.MonkeyPatch):

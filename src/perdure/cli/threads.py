@@ -29,7 +29,13 @@ HELP = "list threads, and how they stand"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("url", help="sqlite:///relative.db, sqlite:////absolute.db, or the path of a SQLite file")
-    parser.add_argument("--status", action="append", choices=STATUSES, help="only threads with this status; may be given again")
+    # The saver refuses others itself, and knows what to say of "crashed", which is shown here and is no status.
+    parser.add_argument(
+        "--status",
+        action="append",
+        metavar="STATUS",
+        help=f"only threads with this one of {', '.join(STATUSES)}; may be given again",
+    )
     parser.add_argument("--graph", help="only threads that a graph of this name ran last")
     parser.add_argument("--prefix", default="", help="only threads whose ids begin with it")
     parser.add_argument("--metadata", action="append", default=[], metavar="KEY=VALUE", help="only threads with this metadata")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.integrity.receipt import Receipt
+from perdure.checkpoint.integrity.receipt import LONGEST_KEY, SHORTEST_KEY, Receipt
 from perdure.cli.commands import CommandError
 from perdure.cli.loading import known_threads, saver_at
 from perdure.cli.text import counted, printable
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify, print a line for each thread and each problem, and return the exit code."""
-    receipts = {} if arguments.receipts is None else _receipts(arguments.receipts)
-    key = None if arguments.key_file is None else _content(arguments.key_file, "--key-file")
+    key = None if arguments.key_file is None else _key(arguments.key_file)
+    receipts = {} if arguments.receipts is None else _receipts(arguments.receipts, keyed=key is not None)
     threads, wrong = 0, 0
     with saver_at(arguments.url) as saver:
         for thread in _wanted(saver, arguments.thread, receipts):
@@ -85,20 +85,39 @@ def _wanted(saver: Saver, thread: str | None, receipts: dict[str, str]) -> Itera
     yield from sorted(left)
 
 
-def _receipts(path: str) -> dict[str, str]:
+def _key(path: str) -> bytes:
+    """The key in a file.
+
+    Raises:
+        CommandError: the file cannot be read, or is too short or too long.
+    """
+    key = _content(path, "--key-file")
+    if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        raise CommandError(
+            f"--key-file {path} has {counted(len(key), 'byte')}, and a key is {SHORTEST_KEY} to {LONGEST_KEY} bytes; all bytes of the "
+            "file count, a newline at its end too"
+        )
+    return key
+
+
+def _receipts(path: str, *, keyed: bool) -> dict[str, str]:
     """The receipts in a file, by thread.
 
     Raises:
-        CommandError: the file cannot be read, or is no such file.
+        CommandError: the file cannot be read, or is no such file, or its receipts need a key that was not given, or none.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(_content(path, "--receipts").splitlines(), 1):
         try:
             text = json.loads(line)["receipt"]
             if text is not None:
-                found[Receipt.of(text).thread] = text
+                kept = Receipt.of(text)
+                found[kept.thread] = text
         except (ValueError, TypeError, LookupError, InvalidConfig) as error:
             raise CommandError(f"line {number} of {path} is not of what perdure verify --json prints") from error
+        if text is not None and kept.keyed != keyed:
+            how = "without a key: leave --key-file out" if keyed else "with a key: give it with --key-file"
+            raise CommandError(f"the receipts in {path} were made {how}")
     if not found:
         raise CommandError(f"{path} has no receipts; write what --json prints into another file than the one that is read")
     return found

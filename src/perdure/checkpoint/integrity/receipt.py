@@ -11,13 +11,17 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import ormsgpack
 
 from perdure.checkpoint.incremental.manifest import Manifest
 from perdure.checkpoint.records import CheckpointRow, Entry, Packed, Record, WriteItem, WriteRow
 from perdure.errors import InvalidConfig
+
+SHORTEST_KEY: Final = 16
+LONGEST_KEY: Final = 64
+"""Bytes of a key; the hash takes no more."""
 
 PREFIX = "perdure-receipt-1:"
 SHORT = 8
@@ -75,9 +79,9 @@ def checked_key(key: Any) -> bytes:
     """
     if key is None:
         return b""
-    if not isinstance(key, bytes) or not 16 <= len(key) <= 64:
+    if not isinstance(key, bytes) or not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise InvalidConfig(
-            f"key must be 16 to 64 bytes, such as secrets.token_bytes(32); got {type(key).__name__}"
+            f"key must be {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as secrets.token_bytes(32); got {type(key).__name__}"
             + (f" of {len(key)}" if isinstance(key, bytes) else ""),
             key="key",
         )
