@@ -54,6 +54,14 @@ OF_GRAPHS: Final = {
 }
 """What graphs that can run have there and not here: the name, and what to use."""
 
+OF_SAVERS: Final = frozenset(
+    {
+        *("list_threads", "get_thread", "list_runs", "delete_thread", "copy_thread", "export_thread", "import_thread"),
+        *("prune", "sweep", "pin", "unpin", "verify"),
+    }
+)
+"""What is asked of a saver and may be looked for at a graph; each has a twin with an "a" in front."""
+
 
 def missing(module: str, name: str) -> NotOffered | AttributeError:
     """The error for a name that a module does not have. (It is an ImportError where there is something to say, for of an
@@ -66,7 +74,7 @@ def missing(module: str, name: str) -> NotOffered | AttributeError:
 
 
 class TellsWhatIsMissing:
-    """A graph that says what to use for a method that LangGraph's have. Such an attribute is missing all the same, to `hasattr` too."""
+    """A graph that says what to use for a method that LangGraph's have, or that savers have. Such an attribute is missing all the same, to `hasattr` too."""
 
     if not TYPE_CHECKING:  # so that type checkers still know which attributes there are
 
@@ -74,4 +82,6 @@ class TellsWhatIsMissing:
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in OF_GRAPHS:
                 said += f", which LangGraph's has: {OF_GRAPHS[name]}"
+            elif name in OF_SAVERS or name.removeprefix("a") in OF_SAVERS:
+                said += f": the saver has it, saver.{name}(...)"
             raise AttributeError(said, name=name, obj=self)

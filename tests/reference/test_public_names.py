@@ -12,11 +12,13 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
 
-from perdure.absent import INSTEAD, OF_GRAPHS
+from perdure.absent import INSTEAD, OF_GRAPHS, OF_SAVERS
+from perdure.checkpoint.saver import Saver
 from perdure.errors import NotOffered
 from perdure.func import entrypoint
 from perdure.graph import START, StateGraph
@@ -98,6 +100,16 @@ def test_P50_a_method_that_a_graph_has_not_says_what_to_use_and_is_on_the_page(n
         assert (caught.value.name, caught.value.obj) == (name, runs)
         assert not hasattr(runs, name)
     assert re.search(rf"`{name}`", PAGE)
+
+
+@pytest.mark.parametrize("name", sorted(OF_SAVERS))
+def test_P50_what_is_asked_of_a_saver_is_told_to_be_there(name: str):
+    graph: Any = StateGraph(int).add_node("a", lambda n: n).add_edge(START, "a").compile()
+    for method in (name, f"a{name}"):
+        assert callable(getattr(Saver, method))
+        with pytest.raises(AttributeError, match=rf"no attribute '{method}': the saver has it, saver\.{method}\(\.\.\.\)$"):
+            getattr(graph, method)
+        assert not hasattr(graph, method)
 
 
 def test_an_attribute_that_nobody_has_is_just_missing():
