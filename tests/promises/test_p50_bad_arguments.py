@@ -55,6 +55,25 @@ def test_P50_a_timeout_that_is_no_number_of_seconds(options: Any):
         number_graph().invoke(1, CONFIG, on_busy="wait", **options)
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            {"recursion_limit": 5},
+            r"recursion_limit=5 \(it belongs into the config: \{'recursion_limit': \.\.\.\}\); its options are",
+        ),
+        ({"thread_id": "1"}, r"thread_id='1' \(it belongs into the config: \{'configurable': \{'thread_id': \.\.\.\}\}\)"),
+        ({"branch": "b"}, r"branch='b' \(it belongs into the config: \{'configurable': \{'branch'"),
+        ({"checkpoint_during": False}, r"\(durability='exit' stands for checkpoint_during=False\)"),
+        ({"on_bussy": "wait"}, r"on_bussy='wait' \(did you mean 'on_busy'\?\)"),
+        ({"nothing": 1}, "nothing=1; its options are context, "),
+    ],
+)
+def test_P50_what_is_no_option_of_a_call_is_told_where_it_belongs(way: Way, option: dict[str, Any], says: str):
+    with pytest.raises(WrongType, match=says):
+        way.invoke(number_graph(), 1, CONFIG, **option)
+
+
 @pytest.mark.parametrize("names", [5, [5], [["a"]], object()])
 def test_P50_breakpoints_that_are_no_list_of_names(names: Any):
     with pytest.raises((InvalidConfig, InvalidGraph)):

@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from perdure.constants import CONF
 from perdure.engine.deciding.returns import unknown_node
 from perdure.errors import InvalidConfig, UnknownKey, WrongType
 from perdure.hints import meant
+from perdure.runtime.config import KNOWN_KEYS
 
 if TYPE_CHECKING:
     from perdure.engine.program import Program
@@ -66,8 +68,9 @@ class Options:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
+                hint = _place(name) or meant(name, known)
                 raise WrongType(
-                    f"a graph cannot be called with {name}={given[name]!r}{meant(name, known)}; its options are {', '.join(known)}"
+                    f"a graph cannot be called with {name}={given[name]!r}{hint}; its options are {', '.join(known)}"
                 )
         return cls(**given)
 
@@ -128,3 +131,12 @@ def _named(program: Program, names: Any, argument: str) -> Any:
         if not isinstance(name, str) or name not in program.nodes:
             raise unknown_node(program, f"{argument} names", name)
     return tuple(names)
+
+
+def _place(name: str) -> str:
+    """Where what is no option is said, in parentheses with a space in front of it; "" if it is said nowhere."""
+    if name in KNOWN_KEYS:
+        return f" (it belongs into the config: {{{name!r}: ...}})"
+    if name in ("thread_id", "checkpoint_id", "checkpoint_ns", "branch"):
+        return f" (it belongs into the config: {{{CONF!r}: {{{name!r}: ...}}}})"
+    return " (durability='exit' stands for checkpoint_during=False)" if name == "checkpoint_during" else ""
