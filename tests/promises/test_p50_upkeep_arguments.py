@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,14 +19,42 @@ def thread(way: Way, saver: Saver) -> Any:
     return graph
 
 
-@pytest.mark.parametrize(("name", "args"), [("pin", ("t", "name")), ("get_tuple", ("t",)), ("get", (5,))])
+@pytest.mark.parametrize(
+    ("name", "args"), [("pin", ("t", "name")), ("get_tuple", ("t",)), ("get", (5,)), ("get", ({"configurable": "t"},))]
+)
 def test_P50_an_id_in_place_of_a_config_is_told_what_a_config_is(saver: Saver, way: Way, name: str, args: Any):
     graph = thread(way, saver)
     with pytest.raises(
-        InvalidConfig, match=r"a config is a dict such as \{'configurable': \{'thread_id': '1'\}\}, got (str|int)$"
+        InvalidConfig, match=r"a config is a dict such as \{'configurable': \{'thread_id': '1'\}\}, got ('t'|5|\{.*\})$"
     ):
         way._do(saver, name, *args)
     assert dict(graph.branches(on())) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "says"),
+    [
+        ("t", {}, "a config is a dict such as .*, got 't'$"),
+        (on(), {"before": "x"}, "a config is a dict such as .*, got 'x'$"),
+        (on(), {"limit": "1"}, "limit must not be negative, got '1'$"),
+        (on(), {"filter": "step"}, "filter must be a dict of keys of the metadata .*, got str$"),
+    ],
+)
+def test_P50_a_list_of_checkpoints_that_cannot_be_meant(saver: Saver, way: Way, given: Any, options: dict[str, Any], says: str):
+    thread(way, saver)
+
+    async def listed() -> None:
+        async for _ in saver.alist(given, **options):
+            pass
+
+    with pytest.raises(InvalidConfig, match=says):
+        asyncio.run(listed()) if way.is_async else list(saver.list(given, **options))
+
+
+@pytest.mark.parametrize("threads", ["t", 5])
+def test_P50_threads_to_prune_that_are_no_list(saver: Saver, way: Way, threads: Any):
+    with pytest.raises(WrongType, match="threads= is a list of thread ids; thread= is for one"):
+        way._do(saver, "prune", keep_last=1, threads=threads)
 
 
 def test_P50_verify_up_to_a_config_is_told_where_the_id_is(saver: Saver, way: Way):

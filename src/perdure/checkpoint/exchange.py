@@ -92,10 +92,15 @@ class Exchange:
         """Checkpoints, newest first, thread by thread.
 
         Raises:
-            InvalidConfig: a negative limit, or a part of an address that is no text.
+            InvalidConfig: a negative limit, or a part of an address that is no text, or no config or filter at all.
         """
-        if limit is not None and limit < 0:
-            raise InvalidConfig(f"limit must not be negative, got {limit}", key="limit")
+        most: Any = limit
+        if most is not None and (not isinstance(most, int) or most < 0):
+            raise InvalidConfig(f"limit must not be negative, got {most!r}", key="limit")
+        if match is not None and not isinstance(match, Mapping):
+            raise InvalidConfig(
+                f"filter must be a dict of keys of the metadata and the values they must equal, got {type(match).__name__}"
+            )
         left = limit
         async for loaded in self._rows(conf_of(config), before, limit):
             if left == 0:

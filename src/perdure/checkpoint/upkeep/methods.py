@@ -240,7 +240,7 @@ def _named(thread: Any, threads: Iterable[Any] | None) -> list[str] | None:
         raise InvalidConfig("prune takes thread= or threads=, not both", key="thread")
     if thread is not None:
         return [thread_text(thread)]
-    if isinstance(threads, str):
+    if threads is not None and (isinstance(threads, str) or not isinstance(threads, Iterable)):
         raise WrongType("threads= is a list of thread ids; thread= is for one")
     ids = listed(threads, "threads", "['ada', 'bob']")
     return None if ids is None else [thread_text(one) for one in ids]
