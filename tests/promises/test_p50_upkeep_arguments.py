@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure import InMemorySaver, acopy_all, copy_all
 from perdure.checkpoint.saver import Saver
 from perdure.errors import InvalidArgument, InvalidConfig, ThreadExists, UnknownThread, WrongType
 from tests.promises.ways import Way, chain, on, open_saver
@@ -71,13 +73,29 @@ def test_P50_a_copy_onto_itself_is_not_told_to_delete_the_thread(saver: Saver, w
         way._do(saver, "copy_thread", "7", same)
 
 
-def test_P50_a_thread_that_is_not_there_to_be_exported(saver: Saver, way: Way, tmp_path: Any):
+def test_P50_a_thread_that_is_not_there_to_be_exported(saver: Saver, way: Way, tmp_path: Path):
     with pytest.raises(UnknownThread, match="no thread 'no' to copy or export"):
         way._do(saver, "export_thread", "no", tmp_path / "no.perdure")
 
 
 @pytest.mark.parametrize("size", [None, "64 MB", -1])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_P50_a_head_cache_that_is_no_number_of_bytes(kind: str, size: Any, tmp_path: Any):
+def test_P50_a_head_cache_that_is_no_number_of_bytes(kind: str, size: Any, tmp_path: Path):
     with pytest.raises(InvalidArgument, match="head_cache must be a number of bytes, or 0 for none, got"):
         open_saver(kind, tmp_path, head_cache=size)
+
+
+def test_P50_an_export_to_nowhere_names_the_path_that_was_given(saver: Saver, way: Way, tmp_path: Path):
+    thread(way, saver)
+    path = tmp_path / "no" / "such.perdure"
+    with pytest.raises(FileNotFoundError, match="its folder does not exist, and an export makes none") as error:
+        way._do(saver, "export_thread", "t", path)
+    assert error.value.filename == str(path)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_P50_a_path_in_place_of_a_saver_is_told_how_to_make_one(colour: str):
+    with pytest.raises(
+        WrongType, match=r"^copy_all copies between savers of this library, not str: open_saver\('a\.db'\) makes one$"
+    ):
+        asyncio.run(acopy_all(InMemorySaver(), "a.db")) if colour == "async" else copy_all(InMemorySaver(), "a.db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 from collections.abc import Callable
@@ -62,9 +63,15 @@ class OutFile:
         self.writer = FileWriter(target)
 
     def open(self) -> None:
-        """Begin. What processes that died left half-written is removed."""
+        """Begin. What processes that died left half-written is removed.
+
+        Raises:
+            FileNotFoundError: there is no such folder. It names the path that was given, and not that of the half-written file.
+        """
         if self._path is None:
             return
+        if not self._path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its folder does not exist, and an export makes none", str(self._path))
         for left in self._path.parent.glob("*.partial"):
             if left.name.startswith(f"{self._path.name}."):
                 left.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,10 +73,13 @@ async def acopy_all(from_saver: Saver, to_saver: Saver) -> CopyReport:
 def _check(*savers: Any) -> None:
     for saver in savers:
         if not isinstance(saver, Saver):
-            raise WrongType(
-                f"copy_all copies between savers of this library, not {type(saver).__name__}: of a saver of your own, list() gives the "
-                "checkpoints and put() takes them"
+            path = isinstance(saver, (str, os.PathLike))
+            hint = (
+                f"open_saver({str(saver)!r}) makes one"
+                if path
+                else "of a saver of your own, list() gives the checkpoints and put() takes them"
             )
+            raise WrongType(f"copy_all copies between savers of this library, not {type(saver).__name__}: {hint}")
 
 
 async def _all(source: MovableRecords, target: MovableRecords, clock: Clock) -> CopyReport:
