@@ -109,6 +109,20 @@ def test_P20_P19_a_question_that_an_edit_closed_is_answered_in_a_branch(way: Way
     assert way.state(graph, tip.config) == tip
 
 
+def test_P20_a_question_that_an_edit_closed_is_shown_by_id_only_where_it_can_be_answered(way: Way, saver: Saver):
+    graph = waiting(way, saver, Ran(way), 1, None)
+    paused = way.state(graph, on()).config
+    assert len(way.state(graph, paused).interrupts) == 1
+    way.edit(graph, innermost(way, graph).config, {"log": ["by hand"]}, as_node="review")
+    for config in (on(), paused):
+        shown = way.state(graph, config)
+        assert (shown.interrupts, [task.interrupts for task in shown.tasks]) == ((), [()])
+    assert way.history(graph, on())[0].interrupts == ()
+    way.invoke(graph, None, on())
+    assert len(way.state(graph, paused).interrupts) == 1
+    assert way.invoke(graph, Command(resume="asked"), paused)["log"] == ["a", "b", "c", "asked"]
+
+
 def test_P22_an_edit_of_the_parent_keeps_what_an_edit_inside_has_closed(way: Way, saver: Saver):
     ran = Ran(way)
     graph = waiting(way, saver, ran, 1, None)

@@ -159,7 +159,9 @@ class Snapshooter:
         if self.live:
             asked = restored.unanswered(origin, path, self.answers)
         else:
-            asked = restored.asked(origin, path)
+            # What an edit inside has closed is open again in a branch off an older checkpoint, but not where the thread stands.
+            is_head = self.row.n == self.loaded.thread.head
+            asked = [one for one in restored.asked(origin, path) if not (one.closed and is_head)]
         by_handler = restored.unanswered(origin, f"!{path}", self.answers)
         pauses: tuple[Interrupt, ...] = tuple(one.question for one in (*asked, *by_handler))
         if failure is not None and not failure.handled and any(one.place is not None for one in asked):
