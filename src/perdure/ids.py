@@ -109,12 +109,10 @@ def conf_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if not config:
         return {}
     if not isinstance(config, Mapping):
-        raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {type(config).__name__}")
+        raise InvalidConfig(f"a config is a dict such as {{'configurable': {{'thread_id': '1'}}}}, got {config!r:.100}")
     conf = config.get(CONF, {})
     if not isinstance(conf, Mapping):
-        raise InvalidConfig(
-            f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {type(conf).__name__}", key=CONF
-        )
+        raise InvalidConfig(f"config['configurable'] must be a dict such as {{'thread_id': '1'}}, got {conf!r:.100}", key=CONF)
     return conf
 
 

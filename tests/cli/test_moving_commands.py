@@ -114,7 +114,7 @@ def test_P29_one_thread_is_copied_to_another_id_or_another_database(saver: Sqlit
     [
         ("export nowhere.db ada f", "there is no database"),
         ("export app.db ad f", "there is no thread 'ad' to copy"),
-        ("export app.db ada no/f", "no/f: No such file"),
+        ("export app.db ada no/f", "no/f: its folder does not exist"),
         ("import nowhere.db ada.perdure", "there is no database"),
         ("import nowhere.db no.perdure --create", "no.perdure: No such file"),
         ("import here.db .", ".: Is a directory"),

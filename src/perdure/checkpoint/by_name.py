@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from perdure.errors import WrongType
 
@@ -24,16 +23,3 @@ def by_name(called: str, others: Iterable[object], unknown: Mapping[str, object]
         raise WrongType(f"{called}() has no argument {word!r}: {instead}")
     for value in others:
         raise WrongType(f"{called}() takes its arguments by name, and got {type(value).__name__} without one: {instead}")
-
-
-def listed(given: Any, name: str, example: str) -> list[Any] | None:
-    """The elements of an argument that is a list; None: it was not given.
-
-    Raises:
-        WrongType: it is none.
-    """
-    if given is None:
-        return None
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise WrongType(f"{name} is a list, got {type(given).__name__}; for example {name}={example}")
-    return list(given)

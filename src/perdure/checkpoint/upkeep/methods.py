@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Never
 
 from perdure.bridge import run_blocking
-from perdure.checkpoint.by_name import by_name, listed
+from perdure.checkpoint.by_name import by_name
 from perdure.checkpoint.integrity.receipt import Receipt
 from perdure.checkpoint.integrity.verifying import Verified, verify
 from perdure.checkpoint.over_records import OverRecords
@@ -242,8 +242,7 @@ def _named(thread: Any, threads: Iterable[Any] | None) -> list[str] | None:
         return [thread_text(thread)]
     if threads is not None and (isinstance(threads, str) or not isinstance(threads, Iterable)):
         raise WrongType("threads= is a list of thread ids; thread= is for one")
-    ids = listed(threads, "threads", "['ada', 'bob']")
-    return None if ids is None else [thread_text(one) for one in ids]
+    return None if threads is None else [thread_text(one) for one in threads]
 
 
 def _check_prefix(called: str, others: tuple[object, ...], prefix: Any) -> None:
