@@ -263,12 +263,11 @@ def _place(order: Order, cursor: Any) -> Any:
         return None
     if not isinstance(cursor, str):
         raise WrongType(f"cursor must be text, got {type(cursor).__name__}")
-    if order == "id":
-        return cursor
     time, colon, thread = cursor.partition(":")
-    if not (colon and time.isdecimal()):
+    # That of a list by id begins with the colon, so that one of another order is not taken for it.
+    if not colon or not (time.isdecimal() if order == "updated" else time == ""):
         raise _no_cursor(cursor)
-    return int(time), thread
+    return (int(time), thread) if order == "updated" else thread
 
 
 def _place_of(order: Order, row: ThreadRow) -> Any:
@@ -276,7 +275,7 @@ def _place_of(order: Order, row: ThreadRow) -> Any:
 
 
 def _cursor_at(order: Order, row: ThreadRow) -> str:
-    return row.thread if order == "id" else f"{row.updated_ns}:{row.thread}"
+    return f":{row.thread}" if order == "id" else f"{row.updated_ns}:{row.thread}"
 
 
 def _no_cursor(cursor: object) -> InvalidConfig:

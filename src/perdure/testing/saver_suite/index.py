@@ -223,6 +223,14 @@ class IndexSuite(Suite):
             assert sorted([*ids(first), *ids(second)]) == list("abcd")
             assert index.list_threads(limit=4, order=order).cursor is None
 
+    def test_P11_a_cursor_of_another_order_is_an_error(self, index: Any, store: Any, clock: ManualClock) -> None:
+        for name in ("a", "1:b", "2:c"):
+            self._stored(store, clock, name)
+        for order, other in (("id", "updated"), ("updated", "id")):
+            cursor = index.list_threads(limit=1, order=order).cursor
+            with pytest.raises(InvalidConfig, match="is no cursor of this list"):
+                index.list_threads(limit=1, order=other, cursor=cursor)
+
     def test_P11_threads_are_found_by_metadata_as_it_is(self, index: Any, store: Any, clock: ManualClock) -> None:
         for at in range(150):
             self._stored(store, clock, f"{at:03}", user="ada" if at % 50 == 7 else "bob", n=at, ok=at == 1)
