@@ -19,7 +19,7 @@ import pytest
 
 from perdure.backends.sqlite.connections import SharedSqlite, open_sqlite
 from perdure.backends.sqlite.records import SqliteRecords
-from perdure.backends.sqlite.schema import Database
+from perdure.backends.sqlite.schema import LOG_PAGES, Database
 from perdure.bridge import run_blocking
 from perdure.checkpoint.records import StaleLoad
 from perdure.errors import SaverClosed
@@ -374,3 +374,20 @@ def test_a_fork_gives_up_waiting(shared: SharedSqlite, monkeypatch: pytest.Monke
         wait.set()
         assert future.result() == 1
     assert shared.run(put, 2) == 2
+
+
+def test_the_log_begins_anew_before_it_is_long(tmp_path: Path):
+    def write(database: Database) -> None:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("UPDATE store SET created_ns = created_ns + 1")
+        database.execute("COMMIT")
+
+    shared = open_sqlite(tmp_path / "a.db")
+    sizes = set()
+    for number in range(4 * LOG_PAGES):
+        shared.run(write)
+        if number > 2 * LOG_PAGES:
+            sizes.add((tmp_path / "a.db-wal").stat().st_size)
+    assert len(sizes) == 1
+    assert sizes.pop() < 2 * 4096 * LOG_PAGES
+    shared.close()

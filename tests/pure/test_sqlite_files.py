@@ -60,23 +60,6 @@ def test_a_new_file_is_set_up(tmp_path: Path):
     assert pragma(path, "integrity_check") == "ok"
 
 
-def test_the_log_begins_anew_before_it_is_long(tmp_path: Path):
-    def write(database: schema.Database) -> None:
-        database.execute("BEGIN IMMEDIATE")
-        database.execute("UPDATE store SET created_ns = created_ns + 1")
-        database.execute("COMMIT")
-
-    shared = open_sqlite(tmp_path / "a.db")
-    sizes = set()
-    for number in range(4 * schema.LOG_PAGES):
-        shared.run(write)
-        if number > 2 * schema.LOG_PAGES:
-            sizes.add((tmp_path / "a.db-wal").stat().st_size)
-    assert len(sizes) == 1
-    assert sizes.pop() < 2 * 4096 * schema.LOG_PAGES
-    shared.close()
-
-
 def test_the_newest_migration_is_the_last_file():
     folder = Path(schema.__file__).parent / "migrations"
     assert sorted(path.name for path in folder.iterdir()) == [f"{n:04}.sql" for n in range(1, schema.NEWEST + 1)]
