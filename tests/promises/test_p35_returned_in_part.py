@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import pytest
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from perdure.checkpoint.saver import Saver
-from perdure.graph import START, StateGraph, add_messages
+from perdure.graph import START, MessagesState, StateGraph, add_messages
 from perdure.messages import Message
 from perdure.types import Command, Overwrite, interrupt
 from tests.promises.ways import Way, on
@@ -137,3 +138,48 @@ def test_P35_the_caller_keeps_the_messages_that_it_gave(saver: Saver, way: Way):
     builder = StateGraph(State).add_node("answer", way.node(answer)).add_edge(START, "answer")
     found = way.invoke(builder.compile(checkpointer=saver), {"items": [mine]}, on())
     assert (found["items"], found["log"]) == ([said(0)], [TEXT])
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_P35_a_message_of_langchain_that_is_changed_and_returned_is_the_update(
+    saver: Saver, way: Way, durability: str, size: int
+):
+    def answer(state: Any) -> Any:
+        last = state["messages"][-1]
+        last.content = "new"
+        last.response_metadata["seen"] = True
+        return {"messages": [last]}
+
+    graph = StateGraph(MessagesState).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    before = [AIMessage(TEXT, id=str(at)) for at in range(size)]
+    found = way.invoke(graph, {"messages": before}, on(), durability=durability)["messages"]
+    expected = [*before[:-1], AIMessage("new", id=str(size - 1), response_metadata={"seen": True})]
+    assert [message.content for message in before] == [TEXT] * size
+    assert found == expected
+    saver.heads.clear()
+    assert way.state(graph, on()).values["messages"] == expected
+
+
+class Row(dict[str, Any]):
+    """A child of dict that holds nothing else."""
+
+    __slots__ = ()
+
+
+class Rows(TypedDict):
+    rows: list[Row]
+
+
+def test_P35_a_child_of_dict_that_is_changed_and_returned_in_part_is_the_update(saver: Saver, way: Way):
+    def answer(state: Any) -> Any:
+        state["rows"][1]["text"] = "new"
+        return {"rows": state["rows"][1:]}
+
+    saver.serde.register(Row)
+    graph = StateGraph(Rows).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    found = way.invoke(graph, {"rows": [Row(text=TEXT), Row(text=TEXT), Row(text=TEXT)]}, on())["rows"]
+    assert found == [Row(text="new"), Row(text=TEXT)]
+    assert {type(row) for row in found} == {Row}
+    saver.heads.clear()
+    assert way.state(graph, on()).values["rows"] == found

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import partial
 from operator import is_
 from typing import Any
 
+from perdure.checkpoint.incremental.models import copied as copied_model
+from perdure.checkpoint.incremental.models import is_model
 from perdure.checkpoint.incremental.outline import CONTAINERS, LEAVES, Outline, Outliner
 from perdure.telling import TELLING
 from perdure.types import Overwrite
@@ -213,7 +216,7 @@ class Guard:
                 continue
             changed.append((key, watch, any(_has_the_elements_of(watch.value, value) for value in written.get(key, ()))))
         for values in written.values() if changed else ():
-            values[:] = map(detached, values)
+            values[:] = [detached(value, objects=True) for value in values]
         for key, watch, returned in changed:
             restored = watch.restore()
             if not (returned and restored):
@@ -233,28 +236,35 @@ def _unknown(_: type) -> None:
     return None
 
 
-def detached(value: Any) -> Any:
-    """A value whose containers are copies: nobody else refers to them. Leaves and objects of other classes are shared."""
+def detached(value: Any, *, objects: bool = False) -> Any:
+    """A value whose containers are copies: nobody else refers to them. Leaves and objects of other classes are shared.
+
+    Args:
+        value: the value.
+        objects: pydantic models and children of dict are copied as well, as they are among what is put right.
+    """
     kind = type(value)
     if kind in LEAVES:
         return value
     if kind is list:
-        return [detached(item) for item in value]
+        return [detached(item, objects=objects) for item in value]
     if kind is dict:
-        return {name: detached(item) for name, item in value.items()}
+        return {name: detached(item, objects=objects) for name, item in value.items()}
     if kind is tuple:
-        return tuple(detached(item) for item in value)
+        return tuple([detached(item, objects=objects) for item in value])
     if kind in (set, bytearray):
         return kind(value)
     if kind is deque:
-        return deque(map(detached, value), value.maxlen)
+        return deque([detached(item, objects=objects) for item in value], value.maxlen)
     if kind in MAPPINGS:
         new = copy(value)
         for name, item in value.items():
-            new[name] = detached(item)
+            new[name] = detached(item, objects=objects)
         return new
-    if kind in TELLING:
+    if kind in TELLING or (objects and issubclass(kind, dict) and kind.__basicsize__ == dict.__basicsize__):
         new = dict.__new__(kind)
-        dict.update(new, {name: detached(item) for name, item in value.items()})
+        dict.update(new, {name: detached(item, objects=objects) for name, item in value.items()})
         return new
-    return Overwrite(detached(value.value)) if kind is Overwrite else value
+    if objects and is_model(kind):
+        return copied_model(value, partial(detached, objects=True))
+    return Overwrite(detached(value.value, objects=objects)) if kind is Overwrite else value
