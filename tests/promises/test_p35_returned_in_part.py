@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
+from perdure.channels import UntrackedValue
 from perdure.checkpoint.saver import Saver
 from perdure.graph import START, MessagesState, StateGraph, add_messages
 from perdure.messages import Message
@@ -183,3 +184,27 @@ def test_P35_a_child_of_dict_that_is_changed_and_returned_in_part_is_the_update(
     assert {type(row) for row in found} == {Row}
     saver.heads.clear()
     assert way.state(graph, on()).values["rows"] == found
+
+
+class Handle(dict[str, Any]):
+    """A child of dict that has attributes."""
+
+    __slots__ = ("__dict__",)
+
+
+class Handles(TypedDict, total=False):
+    items: list[Any]
+    handle: Annotated[Any, UntrackedValue]
+
+
+def test_P35_a_child_of_dict_with_attributes_keeps_them_beside_what_is_put_right(saver: Saver, way: Way):
+    handle = Handle(a=1)
+    handle.name = "mine"
+
+    def answer(state: Any) -> Any:
+        state["items"].append("new")
+        return {"handle": [handle]}
+
+    graph = StateGraph(Handles).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    [found] = way.invoke(graph, {"items": [{"text": TEXT}]}, on())["handle"]
+    assert (found, found.name) == ({"a": 1}, "mine")

@@ -261,10 +261,15 @@ def detached(value: Any, *, objects: bool = False) -> Any:
         for name, item in value.items():
             new[name] = detached(item, objects=objects)
         return new
-    if kind in TELLING or (objects and issubclass(kind, dict) and kind.__basicsize__ == dict.__basicsize__):
+    if kind in TELLING or (objects and _is_only_a_dict(kind)):
         new = dict.__new__(kind)
         dict.update(new, {name: detached(item, objects=objects) for name, item in value.items()})
         return new
     if objects and is_model(kind):
         return copied_model(value, partial(detached, objects=True))
     return Overwrite(detached(value.value, objects=objects)) if kind is Overwrite else value
+
+
+def _is_only_a_dict(kind: type) -> bool:
+    """Whether objects of a class have nothing beside the items of a dict. (The size does not tell of attributes in all versions.)"""
+    return issubclass(kind, dict) and kind.__dictoffset__ == 0 and kind.__basicsize__ == dict.__basicsize__
