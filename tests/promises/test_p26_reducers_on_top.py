@@ -93,3 +93,25 @@ def test_P26_a_wrapper_that_changes_elements_in_place_is_not_believed_to_leave_t
         assert found[0]["name"] == f"first of {2 * number + 2}"
         saver.heads.clear()
         assert way.state(graph, on()).values["messages"] == found
+
+
+class Counting:
+    """A reducer with attributes of its own, which may have any name."""
+
+    def __init__(self) -> None:
+        self.added = 0
+
+    def __call__(self, left: list[Any], right: list[Any]) -> list[Any]:
+        self.added += len(right)
+        return left + right
+
+
+def test_P26_a_reducer_may_count_what_it_added(way: Way):
+    count = Counting()
+
+    class Counted(TypedDict):
+        messages: Annotated[list[Any], count]
+
+    builder = StateGraph(Counted).add_node("answer", way.node(lambda _: {"messages": [2, 3]})).add_edge(START, "answer")
+    assert way.invoke(builder.compile(), {"messages": [1]}, None) == {"messages": [1, 2, 3]}
+    assert count.added == 3

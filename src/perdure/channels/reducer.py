@@ -11,9 +11,9 @@ from perdure.channels.base import MISSING
 LEAVES_ALONE: Final = "leaves_alone"
 """An attribute of a reducer that never changes what it adds to, and returns another object."""
 
-ADDED: Final = "added"
-"""An attribute of a reducer that often only adds to the end of a list: a function of the list and all writes of a super-step that gives
-what they add, as a list, or None if they do anything else or cannot be taken."""
+ADDED: Final = "_perdure_added"
+"""An attribute of a reducer of the library's that often only adds to the end of a list: a function of the list and all writes of a
+super-step that gives what they add, as a list, or None if they do anything else or cannot be taken."""
 
 _CONCRETE: Final[dict[Any, type]] = {
     abc.Sequence: list,
