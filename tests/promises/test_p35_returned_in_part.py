@@ -208,3 +208,19 @@ def test_P35_a_child_of_dict_with_attributes_keeps_them_beside_what_is_put_right
     graph = StateGraph(Handles).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
     [found] = way.invoke(graph, {"items": [{"text": TEXT}]}, on())["handle"]
     assert (found, found.name) == ({"a": 1}, "mine")
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+def test_P35_what_holds_itself_is_no_obstacle_where_it_is_not_stored(saver: Saver, way: Way, is_input: bool):
+    own: list[Any] = []
+    own.append(own)
+
+    def answer(state: Any) -> Any:
+        state["items"].append("new")
+        return {} if is_input else {"handle": own}
+
+    graph = StateGraph(Handles).add_node("answer", way.node(answer)).add_edge(START, "answer").compile(checkpointer=saver)
+    given = {"items": [{"text": TEXT}]}
+    found = way.invoke(graph, {**given, "handle": own} if is_input else given, on())
+    assert found["handle"] is own
+    assert found["items"] == given["items"]

@@ -242,32 +242,42 @@ def detached(value: Any, *, objects: bool = False) -> Any:
     Args:
         value: the value.
         objects: pydantic models and children of dict are copied as well, as they are among what is put right.
+
+    Returns:
+        The copy; the value itself if it holds itself, or is too deep to be stored anyway.
     """
+    try:
+        return _detached(value, objects=objects)
+    except RecursionError:
+        return value
+
+
+def _detached(value: Any, *, objects: bool) -> Any:
     kind = type(value)
     if kind in LEAVES:
         return value
     if kind is list:
-        return [detached(item, objects=objects) for item in value]
+        return [_detached(item, objects=objects) for item in value]
     if kind is dict:
-        return {name: detached(item, objects=objects) for name, item in value.items()}
+        return {name: _detached(item, objects=objects) for name, item in value.items()}
     if kind is tuple:
-        return tuple([detached(item, objects=objects) for item in value])
+        return tuple([_detached(item, objects=objects) for item in value])
     if kind in (set, bytearray):
         return kind(value)
     if kind is deque:
-        return deque([detached(item, objects=objects) for item in value], value.maxlen)
+        return deque([_detached(item, objects=objects) for item in value], value.maxlen)
     if kind in MAPPINGS:
         new = copy(value)
         for name, item in value.items():
-            new[name] = detached(item, objects=objects)
+            new[name] = _detached(item, objects=objects)
         return new
     if kind in TELLING or (objects and _is_only_a_dict(kind)):
         new = dict.__new__(kind)
-        dict.update(new, {name: detached(item, objects=objects) for name, item in value.items()})
+        dict.update(new, {name: _detached(item, objects=objects) for name, item in value.items()})
         return new
     if objects and is_model(kind):
-        return copied_model(value, partial(detached, objects=True))
-    return Overwrite(detached(value.value, objects=objects)) if kind is Overwrite else value
+        return copied_model(value, partial(_detached, objects=True))
+    return Overwrite(_detached(value.value, objects=objects)) if kind is Overwrite else value
 
 
 def _is_only_a_dict(kind: type) -> bool:
