@@ -147,15 +147,15 @@ def _path(target: Any, method: str) -> Path | None:
         if isinstance(name, str) and name and "\x00" not in name:
             return Path(name)
         raise InvalidArgument(f"the path of a file is text that is not empty and holds no NUL character, got {name!r}")
-    is_able = getattr(
-        target, "readable" if method == "read" else "writable", None
-    )  # not every object that one can read from has it
+    reads = method == "read"
+    # Not every object that one can read from has these methods.
+    is_able = getattr(target, "readable" if reads else "writable", None)
     if isinstance(target, io.TextIOBase) or not hasattr(target, method) or (callable(is_able) and not is_able()):
-        mode = "rb" if method == "read" else "wb"
+        mode = getattr(target, "mode", None)
         raise WrongType(
-            f"a thread is {'imported from' if method == 'read' else 'exported to'} a path or a file that is open for bytes, such as "
-            f"open('thread.perdure', {mode!r}), not {type(target).__name__}"
-            + (f" in mode {target.mode!r}" if isinstance(getattr(target, "mode", None), str) else "")
+            f"a thread is {'imported from' if reads else 'exported to'} a path or a file that is open for bytes, such as "
+            f"open('thread.perdure', {'rb' if reads else 'wb'!r}), not {type(target).__name__}"
+            + (f" in mode {mode!r}" if isinstance(mode, str) else "")
         )
     return None
 
