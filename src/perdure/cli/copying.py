@@ -20,7 +20,7 @@ from perdure.checkpoint.transfer.everything import copy_all
 from perdure.checkpoint.transfer.flow import Source, copied
 from perdure.checkpoint.transfer.port import movable
 from perdure.cli.commands import CommandError
-from perdure.cli.loading import saver_at
+from perdure.cli.loading import known_threads, saver_at
 from perdure.cli.moved import tell
 from perdure.cli.text import counted, printable
 from perdure.ids import thread_text
@@ -48,14 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.thread is None and arguments.name is not None:
         raise CommandError("--as names the copy of one thread: say which with --thread ID")
     thread, name = (None if one is None else thread_text(one) for one in (arguments.thread, arguments.name))
-    with saver_at(arguments.url) as source, saver_at(arguments.target, create=arguments.create) as target:
-        if thread is None:
-            report = copy_all(source, target)
-            _tell(report, as_json=arguments.json)
-            return int(not report.is_complete)
-        name = name or thread
-        from_here = Source(movable(source.blocking()), thread, source.clock)
-        contents = run_blocking(copied(from_here, movable(target.blocking()), name, source.clock))
+    with saver_at(arguments.url) as source:
+        known_threads(source, () if thread is None else (thread,))  # so that a mistyped id makes no database
+        with saver_at(arguments.target, create=arguments.create) as target:
+            if thread is None:
+                report = copy_all(source, target)
+                _tell(report, as_json=arguments.json)
+                return int(not report.is_complete)
+            name = name or thread
+            from_here = Source(movable(source.blocking()), thread, source.clock)
+            contents = run_blocking(copied(from_here, movable(target.blocking()), name, source.clock))
     tell(name, f"copied from {printable(thread)}", contents, as_json=arguments.json)
     return 0
 
