@@ -60,7 +60,7 @@ OF_SAVERS: Final = frozenset(
         *("prune", "sweep", "pin", "unpin", "verify"),
     }
 )
-"""What is asked of a saver and may be looked for at a graph; each has a twin with an "a" in front."""
+"""What is asked of a saver and may be looked for at a graph; each has a twin with an "a" in front, with which none of these begins."""
 
 
 def missing(module: str, name: str) -> NotOffered | AttributeError:
@@ -74,7 +74,10 @@ def missing(module: str, name: str) -> NotOffered | AttributeError:
 
 
 class TellsWhatIsMissing:
-    """A graph that says what to use for a method that LangGraph's have, or that savers have. Such an attribute is missing all the same, to `hasattr` too."""
+    """A graph that says what to use for a method that LangGraph's have, or that savers have.
+
+    Such an attribute is missing all the same, to `hasattr` too.
+    """
 
     if not TYPE_CHECKING:  # so that type checkers still know which attributes there are
 
@@ -82,6 +85,6 @@ class TellsWhatIsMissing:
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in OF_GRAPHS:
                 said += f", which LangGraph's has: {OF_GRAPHS[name]}"
-            elif name in OF_SAVERS or name.removeprefix("a") in OF_SAVERS:
+            elif name.removeprefix("a") in OF_SAVERS:
                 said += f": the saver has it, saver.{name}(...)"
             raise AttributeError(said, name=name, obj=self)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.checkpoint.sqlite import SqliteSaver
-from perdure.cli import main
 from perdure.types import Command, interrupt
+from tests.cli.conftest import Called
 from tests.promises.ways import chain, on
-
-Called = Callable[..., tuple[int, list[str], str]]
 
 
 def drawing() -> Any:
@@ -32,16 +30,6 @@ def saver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSav
             graph.invoke({"log": ["in"]}, on(thread))
         graph.invoke(Command(resume="yes"), on("ada"))
         yield made
-
-
-@pytest.fixture
-def called(capsys: pytest.CaptureFixture[str]) -> Called:
-    def call(*arguments: str) -> tuple[int, list[str], str]:
-        code = main(arguments)
-        told = capsys.readouterr()
-        return code, told.out.splitlines(), told.err
-
-    return call
 
 
 def answered(file: str, thread: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ from perdure.checkpoint.leases import identity
 from perdure.checkpoint.sqlite import SqliteSaver
 from perdure.checkpoint.survey import BUDGET
 from perdure.checkpoint.transfer.port import Arrival, movable
-from perdure.cli import main
 from perdure.clock import SYSTEM_CLOCK
 from perdure.errors import ThreadBusy
+from tests.cli.conftest import Called
 from tests.promises.ways import chain, on
-
-Called = Callable[..., tuple[int, list[str], str]]
 
 
 @pytest.fixture
@@ -37,16 +35,6 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             for _ in range(2):
                 made.invoke({"log": ["in"]}, on(thread))
         yield made
-
-
-@pytest.fixture
-def called(capsys: pytest.CaptureFixture[str]) -> Called:
-    def call(*arguments: str) -> tuple[int, list[str], str]:
-        code = main(arguments)
-        told = capsys.readouterr()
-        return code, told.out.splitlines(), told.err
-
-    return call
 
 
 def length(graph: Any, thread: str) -> int:

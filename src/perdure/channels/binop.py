@@ -59,7 +59,8 @@ class BinaryOperatorAggregate(SingleValue[Value, Value]):
             self.kept = 0
         else:
             before: Any = self.value
-            self.value = [*before, *added]  # type: ignore[assignment]
+            now: Any = [*before, *added]
+            self.value = now
             # Of what a child class makes of the value afterwards nothing is known.
             self.kept = len(before) if type(self) is BinaryOperatorAggregate else 0
         return True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from perdure.errors import WrongType
 
 
-def by_name(called: str, others: Iterable[object], unknown: Mapping[str, object], instead: str) -> None:
+def by_name(called: str, others: Sequence[object], unknown: Mapping[str, object], instead: str) -> None:
     """Refuse what a method was given without a name, or by one that it does not know.
 
     Args:
@@ -19,7 +19,7 @@ def by_name(called: str, others: Iterable[object], unknown: Mapping[str, object]
     Raises:
         WrongType: there is something.
     """
-    for word in unknown:
-        raise WrongType(f"{called}() has no argument {word!r}: {instead}")
-    for value in others:
-        raise WrongType(f"{called}() takes its arguments by name, and got {type(value).__name__} without one: {instead}")
+    if unknown:
+        raise WrongType(f"{called}() has no argument {next(iter(unknown))!r}: {instead}")
+    if others:
+        raise WrongType(f"{called}() takes its arguments by name, and got {type(others[0]).__name__} without one: {instead}")

@@ -36,7 +36,7 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
     """
     if not config:
         return {}
-    conf_of(config)
+    conf = conf_of(config)
     for key in config:
         if key not in KNOWN_KEYS:
             raise InvalidConfig(
@@ -48,12 +48,11 @@ def checked(config: Mapping[str, Any] | None) -> RunnableConfig:
         limit = config.get(key)
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
             raise InvalidConfig(f"{key} must be at least 1, got {limit!r}", key=key)
-    _refuse_other_kinds(config)
+    _refuse_other_kinds(config, conf)
     return dict(config)  # type: ignore[return-value]
 
 
-def _refuse_other_kinds(config: Mapping[str, Any]) -> None:
-    conf = conf_of(config)
+def _refuse_other_kinds(config: Mapping[str, Any], conf: Mapping[str, Any]) -> None:
     for name in ("checkpoint_ns", "checkpoint_id", "branch"):
         address_text(conf, name)
     metadata = config.get("metadata")

@@ -33,9 +33,8 @@ def copied(model: Any, copy: Callable[[Any], Any]) -> Any:
             fields[name] = copy(item)
     put(new, "__dict__", fields)
     put(new, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
-    if not cls.__pydantic_root_model__:
+    if not cls.__pydantic_root_model__:  # which has these on its class
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
-        # A root model has these on its class.
         put(new, "__pydantic_extra__", extra if extra is None else copy(extra))
         put(new, "__pydantic_private__", private if private is None else copy(private))
     return new
